@@ -75,7 +75,7 @@ read_certificate(const char *path)
 	size_t n;
 
 	if (text == NULL) {
-		complain("--tls-certificate %s: cannot read it: %s", path, strerror(errno));
+		complain("--tls-certificate %s: cannot read it: %s", path, own_file_error(-errno));
 	} else {
 		n = fread(text, 1, PEM_MAX, f);
 		text[n] = '\0';

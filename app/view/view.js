@@ -441,6 +441,7 @@ function askForToken() {
 /** Receive events for as long as the page is open. */
 async function follow() {
   for (;;) {
+    let state = 'no server';
     try {
       const about = await ask('/sources');
       if (about.status === 401) {
@@ -453,12 +454,14 @@ async function follow() {
         const response = await ask('/events');
         if (response.ok)
           await readEvents(response, onEvent);
+        else if (response.status === 503)
+          state = 'busy: too many pages are open';
       }
     } catch (error) {
       if (!(error instanceof TypeError))
         throw error;
     }
-    element('state').textContent = 'no server';
+    element('state').textContent = state;
     element('state').className = 'badge down';
     await new Promise(resolve => setTimeout(resolve, RETRY_MS));
   }

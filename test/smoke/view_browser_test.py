@@ -23,7 +23,7 @@ why = browser.missing()
 try:
     import numpy
     from arrow_batches import batches
-    from view_server import SETTINGS, remove_live_file, serving
+    from view_server import SETTINGS, opened, remove_live_file, serving
 except ImportError as error:
     why = f'{error}: install python3-numpy'
 if why:
@@ -396,6 +396,12 @@ def other_programs_are_shown(where):
         want(page.run('return window.injected === undefined'), 'a script ran')
         errors = page.errors()
         want(not errors, errors)
+        page.open('about:blank')
+        with opened(server, '/api/v1/events', 16):
+            page.open(server.url)
+            wait('the reason', lambda: text(page, '#state').startswith('busy'), 20)
+        wait('a place again', lambda: text(page, '#state') == 'up')
+        page.errors()
         # the policy of the page is a second line: it forbids scripts in the text
         page.run('document.body.insertAdjacentHTML("beforeend", arguments[0]);'
                  'const s = document.createElement("script");'

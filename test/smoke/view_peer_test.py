@@ -15,12 +15,11 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.error
 
 try:
     import numpy
     from view_document import Document
-    from view_server import serving
+    from view_server import opened, serving
 except ImportError as error:
     print(f'skipped: {error}: install python3-numpy and python3-jsonschema')
     sys.exit(77)
@@ -311,20 +310,6 @@ def images_in_each_state(ask, path):
     os.unlink(path)
     for part in PARTS:
         ask(f'{SOURCE}/{part}', 503, **NAMES)
-
-
-@contextlib.contextmanager
-def opened(server, path, nb):
-    """Open as many connections as the limit allows. The last ones of other clients may still end."""
-    with contextlib.ExitStack() as stack:
-        for _ in range(nb):
-            def one():
-                try:
-                    return stack.enter_context(server.open(path))
-                except urllib.error.HTTPError as error:
-                    return want(error.code == 503, error)
-            wait(path, one)
-        yield
 
 
 def limits_are_reached(ask, server):

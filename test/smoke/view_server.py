@@ -15,7 +15,7 @@ import urllib.request
 import numpy
 
 import background
-from cases import want
+from cases import wait, want
 
 # geometry and peaks for one module
 SETTINGS = ('output.live=auto', 'output.live_s=0.05', 'geometry.beam_x=515', 'geometry.beam_y=257',
@@ -127,3 +127,17 @@ def serving(build, socket, *options, context=None):
             process.kill()
             print(process.stderr.read())
             raise
+
+
+@contextlib.contextmanager
+def opened(server, path, nb):
+    """Open as many connections as the limit allows. The last ones of other clients may still end."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(nb):
+            def one():
+                try:
+                    return stack.enter_context(server.open(path))
+                except urllib.error.HTTPError as error:
+                    return want(error.code == 503, error)
+            wait(path, one)
+        yield

@@ -552,6 +552,11 @@ def secrets_and_tls(where):
                     raise AssertionError(f'{t.version()} is accepted')
             except (ssl.SSLError, ConnectionError):
                 pass
+    os.mkfifo(f'{where}/pipe')
+    done = subprocess.run([*view, '--tls-certificate', f'{where}/pipe', '--tls-key', f'{where}/key'],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
+                          check=False)
+    want(done.returncode == 1 and 'not a regular file' in done.stderr, done.stderr)
     done = subprocess.run([*view, '--tls-certificate', f'{where}/good', '--tls-key', f'{where}/key'],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
                           check=False)
