@@ -30,6 +30,7 @@ let planeAt = 0;
 let spare = null;
 let base = null;
 let control = false;
+let stream = null; // AbortController of the events
 const drawn = []; // times of the last pictures
 
 // for tests
@@ -451,14 +452,15 @@ async function follow() {
       if (about.ok) {
         control = (await about.json()).control && token !== null;
         listRuns();
-        const response = await ask('/events');
+        stream = new AbortController();
+        const response = await ask('/events', { signal: stream.signal });
         if (response.ok)
           await readEvents(response, onEvent);
         else if (response.status === 503)
           state = 'busy: too many pages are open';
       }
     } catch (error) {
-      if (!(error instanceof TypeError))
+      if (!(error instanceof TypeError) && error.name !== 'AbortError')
         throw error;
     }
     element('state').textContent = state;
@@ -527,4 +529,6 @@ element('login').addEventListener('submit', event => {
   follow();
 });
 document.addEventListener('visibilitychange', update);
+// a page that the browser keeps for its "back" would keep its stream; it connects again when shown
+window.addEventListener('pagehide', () => stream?.abort());
 follow();

@@ -401,6 +401,11 @@ def other_programs_are_shown(where):
             page.open(server.url)
             wait('the reason', lambda: text(page, '#state').startswith('busy'), 20)
         wait('a place again', lambda: text(page, '#state') == 'up')
+        # a page that the browser keeps connects again
+        page.open('about:blank')
+        page.run('history.back()')
+        wait('the page again', lambda: page.run('return location.href') == server.url and
+             text(page, '#state') == 'up')
         page.errors()
         # the policy of the page is a second line: it forbids scripts in the text
         page.run('document.body.insertAdjacentHTML("beforeend", arguments[0]);'
