@@ -139,6 +139,9 @@ serve(const struct options *o, const struct server_config *c, struct source **so
 	if (ret == -EINVAL && c->certificate != NULL)
 		return complain("--tls-certificate %s: not a certificate with the key %s",
 			o->certificate, o->key);
+	if (ret == -EADDRINUSE)
+		return complain("--listen %s: %s", o->listen,
+			"another program listens there; end it, or set another port");
 	if (ret != 0)
 		return complain("--listen %s: cannot listen: %s", o->listen, strerror(-ret));
 	__atomic_store_n(&server, s, __ATOMIC_RELEASE);
