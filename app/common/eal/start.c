@@ -153,8 +153,8 @@ explain(const char *program, bool huge)
 	 */
 	else if (error == EINVAL)
 		fprintf(stderr,
-			"%s: cannot start EAL: it rejects one of its options, see above; options "
-			"of %s come after '--'\n",
+			"%s: cannot start EAL: it rejects one of its options, see its message "
+			"before the list of all options; options of %s come after '--'\n",
 			program, program);
 	else if (huge && no_page_is_free())
 		fprintf(stderr,

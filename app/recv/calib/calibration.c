@@ -124,11 +124,12 @@ guess_size(uint64_t size, size_t bytes, size_t value, size_t maps)
 
 /**
  * Read the first `bytes` of a module's file, and update `digest` with them.
+ * @param key   its setting of [calibration], for errors
  * @param more  number of bytes that follow and are not read
  */
 static int
-read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t bytes, size_t more,
-	size_t map_bytes, struct map_file *file, uint32_t *digest)
+read_map(struct load *l, const char *key, const char *pattern, uint32_t module, void *out,
+	size_t bytes, size_t more, size_t map_bytes, struct map_file *file, uint32_t *digest)
 {
 	const size_t all = bytes + more;
 	struct stat st;
@@ -147,7 +148,9 @@ read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t
 	if (f == NULL && (errno == EISDIR || errno == EMEDIUMTYPE))
 		return refuse(l, -EINVAL, "%s is not a regular file", file->path);
 	if (f == NULL)
-		return refuse(l, -errno, "cannot read %s: %s", file->path, strerror(errno));
+		return refuse(l, -errno,
+			"cannot read %s: %s; correct [calibration] %s = %s, or set it to none",
+			file->path, strerror(errno), key, pattern);
 	if (fstat(fileno(f), &st) != 0)
 		ret = refuse(l, -errno, "cannot read %s: %s", file->path, strerror(errno));
 	else if ((uint64_t)st.st_size != all)
@@ -277,7 +280,7 @@ read_gain(struct load *l, uint32_t module)
 			l->gain[g][i] = l->files->nominal_gain[g];
 	if (l->files->gain == NULL)
 		return 0;
-	ret = read_map(l, l->files->gain, module, l->gain[0], three,
+	ret = read_map(l, "gain", l->files->gain, module, l->gain[0], three,
 		maps > CALIBRATION_STAGES ? maps * map - three : 0, map, &file, &l->c->gain_digest);
 	for (uint32_t g = 0; g < CALIBRATION_STAGES && ret == 0; g++) {
 		for (size_t i = 0; i < l->pixels; i++)
@@ -292,11 +295,13 @@ static int
 read_pedestal(struct load *l, uint32_t module, uint32_t stage)
 {
 	struct map_file file;
+	char key[24];
 	int ret;
 
 	if (l->files->pedestal[stage] == NULL)
 		return 0;
-	ret = read_map(l, l->files->pedestal[stage], module, l->pedestal[stage],
+	snprintf(key, sizeof(key), "pedestal_g%u", stage);
+	ret = read_map(l, key, l->files->pedestal[stage], module, l->pedestal[stage],
 		l->pixels * sizeof(float), 0, l->pixels * sizeof(float), &file,
 		&l->c->pedestal_digest);
 	/* The sidecar first, because its error message is more specific. */
@@ -322,8 +327,8 @@ read_module(struct load *l, uint32_t module)
 	for (uint32_t g = 0; g < CALIBRATION_STAGES && ret == 0; g++)
 		ret = read_pedestal(l, module, g);
 	if (l->files->mask != NULL && ret == 0)
-		ret = read_map(l, l->files->mask, module, l->mask, l->pixels, 0, l->pixels, &file,
-			&l->c->mask_digest);
+		ret = read_map(l, "mask", l->files->mask, module, l->mask, l->pixels, 0, l->pixels,
+			&file, &l->c->mask_digest);
 	return ret;
 }
 

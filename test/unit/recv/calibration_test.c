@@ -204,10 +204,18 @@ test_file_refused(void **state)
 	unlink(path);
 	assert_int_equal(calibration_load(&c, memory, &files, &detector), -ENOENT);
 	assert_non_null(strstr(c.why, "cannot read "));
-	assert_non_null(strstr(c.why, "mask_m1.bin: No such file or directory"));
+	assert_non_null(strstr(c.why,
+		"mask_m1.bin: No such file or directory; correct "
+		"[calibration] mask = "));
 	assert_int_equal(mkdir(path, 0777), 0);
 	refused(-EINVAL, "mask_m1.bin is not a regular file");
 	rmdir(path);
+	setup(state);
+	snprintf(path, sizeof(path), "%s/pedestal_g2_m0.bin", folder);
+	unlink(path);
+	assert_int_equal(calibration_load(&c, memory, &files, &detector), -ENOENT);
+	assert_non_null(strstr(c.why, "correct [calibration] pedestal_g2 = "));
+	setup(state);
 	files.mask = "mask.bin";
 	refused(-EINVAL,
 		"mask.bin: a detector of 2 modules needs one file per module; write %d in "
