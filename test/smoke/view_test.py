@@ -510,6 +510,16 @@ def hostile_requests_are_bounded(where):
 
 
 @case
+def a_port_in_use(where):
+    with serving(BUILD, f'{where}/s') as server:
+        done = subprocess.run([f'{BUILD}/app/view/braggline-view', '--receiver', f'r={where}/s',
+                               '--listen', f'127.0.0.1:{server.port}'], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=20, check=False)
+        want(done.returncode == 1 and 'another program listens there; end it, or set another port'
+             in done.stderr, done.returncode, done.stderr)
+
+
+@case
 def secrets_and_tls(where):
     os.umask(0o022)
     for name, text, mode in (('good', TOKEN + '\n', 0o600), ('short', 'x\n', 0o600),
