@@ -18,6 +18,7 @@ int
 follow_file_open(
 	struct follow_file *g, struct scan_run *run, struct scan_file *f, enum arrow_table table)
 {
+	const char *problem;
 	int ret;
 
 	memset(g, 0, sizeof(*g));
@@ -26,10 +27,9 @@ follow_file_open(
 		return g->fd;
 	g->file = f;
 	g->limit = UINT64_MAX;
-	ret = scan_header_read(&g->header, g->fd, f->path, table);
+	ret = scan_header_read(&g->header, g->fd, f->path, table, &problem);
 	if (ret == -EBADMSG)
-		escaped_line(stderr, "%s: %s: its schema does not match the table in its name",
-			program_invocation_short_name, f->path);
+		escaped_line(stderr, "%s: %s: %s", program_invocation_short_name, f->path, problem);
 	if (ret == 0) {
 		f->reader = g->header->reader;
 		f->present = true;

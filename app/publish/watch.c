@@ -554,6 +554,7 @@ expect_rows(struct watch *w, const struct watch_file *images)
 static bool
 begin_file(struct watch *w, struct watch_file *f)
 {
+	const char *problem;
 	struct stat st;
 	int ret;
 
@@ -562,12 +563,11 @@ begin_file(struct watch *w, struct watch_file *f)
 	f->retry = now() + 2 * (int64_t)MS;
 	ret = open_file(f);
 	if (ret == 0)
-		ret = f->header == NULL ? scan_header_read(&f->header, f->fd, f->path, f->table)
-					: 0;
+		ret = f->header == NULL
+			? scan_header_read(&f->header, f->fd, f->path, f->table, &problem)
+			: 0;
 	if (ret == -EBADMSG) {
-		give_up(f,
-			f->table == ARROW_IMAGES ? "its table is not images"
-						 : "its table is not frames");
+		give_up(f, problem);
 		return false;
 	}
 	if (ret < 0) {

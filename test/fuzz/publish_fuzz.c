@@ -139,6 +139,8 @@ check_batches(struct scan_header *header, int fd, const struct feed_run *run)
 	}
 }
 
+static const char *problem; /* of a header */
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -148,7 +150,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct feed_run *run;
 
 	WANT(fd >= 0 && write(fd, data, size) == (ssize_t)size);
-	if (scan_header_read(&header, fd, "lyso_images.arrow", ARROW_IMAGES) == 0) {
+	if (scan_header_read(&header, fd, "lyso_images.arrow", ARROW_IMAGES, &problem) == 0) {
 		for (unsigned int raw = 0; raw < 2; raw++) {
 			run = series_create(header, 1, raw, NULL);
 			if (run == NULL)
@@ -163,7 +165,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	message_free(&m);
 	scan_header_drop(header);
 	header = NULL;
-	if (scan_header_read(&header, fd, "lyso_frames.arrow", ARROW_FRAMES) == 0)
+	if (scan_header_read(&header, fd, "lyso_frames.arrow", ARROW_FRAMES, &problem) == 0)
 		check_frames(header, fd);
 	scan_header_drop(header);
 	scan_memory_trim();

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow/reader.h"
 #include "arrow/tables.h"
 
 #define OWN_META 10
@@ -66,6 +67,21 @@ const char *
 arrow_table_name(enum arrow_table table)
 {
 	return table == ARROW_FRAMES ? "frames" : "images";
+}
+
+const char *
+arrow_table_problem(const struct arrow_reader *r, enum arrow_table table)
+{
+	const char *name = arrow_reader_meta(r, ARROW_META_TABLE);
+	const char *format = arrow_reader_meta(r, ARROW_META_FORMAT);
+
+	if (name == NULL || strcmp(name, arrow_table_name(table)) != 0)
+		return "its schema does not match the table in its name";
+	if (format == NULL || strcmp(format, ARROW_FORMAT_VERSION) == 0 ||
+		strcmp(format, ARROW_FORMAT_CHUNKS) == 0)
+		return NULL;
+	return "its " ARROW_META_FORMAT " is none of those of this program, " ARROW_FORMAT_VERSION
+	       " and " ARROW_FORMAT_CHUNKS "; use a newer version";
 }
 
 static const char *

@@ -25,6 +25,14 @@ enum arrow_table {
 /** @return `frames` or `images` */
 const char *arrow_table_name(enum arrow_table table);
 
+struct arrow_reader;
+
+/**
+ * Check that a file has a table, in a format of this program.
+ * @return what is wrong; NULL: it can be read
+ */
+const char *arrow_table_problem(const struct arrow_reader *r, enum arrow_table table);
+
 /** Columns of `frames`, in order. */
 enum arrow_frames_column {
 	FRAMES_FRAME,

@@ -45,25 +45,25 @@ read_body(int fd, uint8_t *data, uint64_t size, uint64_t at, uint32_t *crc)
 }
 
 static int
-open_header(struct scan_header *h, uint64_t size, const char *path)
+open_header(struct scan_header *h, uint64_t size, const char *path, const char **problem)
 {
-	const char *problem, *table;
-	int ret = arrow_reader_open_memory(&h->reader, h->data, size, &problem);
+	int ret = arrow_reader_open_memory(&h->reader, h->data, size, problem);
 
 	if (ret < 0)
 		/* the first copy may not be written yet */
 		return ret == -ENOMEM ? ret : -ENODATA;
 	if (!arrow_reader_has_schema(&h->reader))
 		return -ENODATA;
-	table = arrow_reader_meta(&h->reader, ARROW_META_TABLE);
-	if (table == NULL || strcmp(table, arrow_table_name(h->table)) != 0)
+	*problem = arrow_table_problem(&h->reader, h->table);
+	if (*problem != NULL)
 		return -EBADMSG;
 	arrow_reader_only(&h->reader, path);
 	return 0;
 }
 
 int
-scan_header_read(struct scan_header **header, int fd, const char *path, enum arrow_table table)
+scan_header_read(struct scan_header **header, int fd, const char *path, enum arrow_table table,
+	const char **problem)
 {
 	uint8_t lead[ARROW_MAGIC_ROOM + ARROW_PREFIX];
 	struct scan_header *h;
@@ -87,7 +87,7 @@ scan_header_read(struct scan_header **header, int fd, const char *path, enum arr
 	h->data = malloc(size);
 	ret = h->data != NULL ? read_whole(fd, h->data, size, 0) : -ENOMEM;
 	if (ret == 0)
-		ret = open_header(h, size, path);
+		ret = open_header(h, size, path, problem);
 	if (ret == 0)
 		*header = h;
 	else

@@ -50,10 +50,13 @@ enum scan_record_state {
 
 /**
  * Read the first block of a file.
- * @param path  gives the stream whose batches the file may have (arrow/names.h)
- * @return 0; -ENODATA: not written yet, or damaged; -EBADMSG: not a file of this table; -errno
+ * @param path     gives the stream whose batches the file may have (arrow/names.h)
+ * @param problem  out, of -EBADMSG: what is wrong
+ * @return 0; -ENODATA: not written yet, or damaged; -EBADMSG: not a file of this table, or one of
+ *   an unknown format; -errno
  */
-int scan_header_read(struct scan_header **header, int fd, const char *path, enum arrow_table table);
+int scan_header_read(struct scan_header **header, int fd, const char *path, enum arrow_table table,
+	const char **problem);
 
 /** Add a reference. @return the argument @{ */
 struct scan_header *scan_header_ref(struct scan_header *header);

@@ -93,29 +93,11 @@ read_expected(const struct scan_run *run, struct scan_file *f)
 	return 0;
 }
 
-const char *
-scan_format_problem(const struct arrow_reader *r)
-{
-	const char *format = arrow_reader_meta(r, ARROW_META_FORMAT);
-
-	if (format == NULL || strcmp(format, ARROW_FORMAT_VERSION) == 0 ||
-		strcmp(format, ARROW_FORMAT_CHUNKS) == 0)
-		return NULL;
-	return "its " ARROW_META_FORMAT " is none of those of this program, " ARROW_FORMAT_VERSION
-	       " and " ARROW_FORMAT_CHUNKS "; use a newer version";
-}
-
 int
 scan_run_check(struct scan_run *run, struct scan_file *f)
 {
-	const char *problem = scan_format_problem(&f->reader);
-	int ret;
+	const int ret = read_detector(run, f);
 
-	if (problem != NULL) {
-		complain(f->path, problem);
-		return -EBADMSG;
-	}
-	ret = read_detector(run, f);
 	return ret < 0 ? ret : read_expected(run, f);
 }
 
@@ -123,7 +105,7 @@ static int
 open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arrow_table table,
 	bool check)
 {
-	const char *problem, *name;
+	const char *problem;
 	struct stat st;
 	int ret;
 
@@ -140,9 +122,9 @@ open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arro
 		return ret;
 	}
 	f->present = true;
-	name = arrow_reader_meta(&f->reader, ARROW_META_TABLE);
-	if (name == NULL || strcmp(name, arrow_table_name(table)) != 0) {
-		complain(f->path, "its schema does not match the table in its name");
+	problem = arrow_table_problem(&f->reader, table);
+	if (problem != NULL) {
+		complain(f->path, problem);
 		return -EBADMSG;
 	}
 	f->crc_absent = check ? scan_crcs(&f->reader) : 0;

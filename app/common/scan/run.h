@@ -69,12 +69,9 @@ int scan_run_open(struct scan_run *run, const struct scan_sets *sets);
  */
 int scan_run_open_unchecked(struct scan_run *run, const struct scan_sets *sets);
 
-/** @return what is wrong with the format of a file's table; NULL: it can be read */
-const char *scan_format_problem(const struct arrow_reader *r);
-
 /**
- * Check a file's format, and its size of the detector, which all files of a run have in common. The
- * first file determines it.
+ * Check a file's size of the detector, which all files of a run have in common. The first file
+ * determines it.
  * @return 0; -EBADMSG: printed
  */
 int scan_run_check(struct scan_run *run, struct scan_file *f);

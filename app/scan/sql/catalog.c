@@ -15,7 +15,6 @@
 #include "escaped_text.h"
 #include "recovery/order.h"
 #include "recovery/recovery.h"
-#include "scan/run.h"
 #include "sql/catalog.h"
 
 #define INCARNATION_DIGITS 16
@@ -208,15 +207,13 @@ static const char *
 schema_problem(const struct sql_file *f, enum arrow_table table)
 {
 	const struct arrow_reader *r = &f->reader;
-	const char *name = arrow_reader_meta(r, ARROW_META_TABLE);
+	const char *problem = arrow_table_problem(r, table);
 	unsigned int i, k;
 	char *shown;
 	bool plain;
 
-	if (name == NULL || strcmp(name, arrow_table_name(table)) != 0)
-		return "its schema does not match the table in its name";
-	if (scan_format_problem(r) != NULL)
-		return scan_format_problem(r);
+	if (problem != NULL)
+		return problem;
 	for (i = 0; i < r->schema.nb_fields; i++) {
 		shown = escaped_text(r->fields[i].name);
 		plain = shown != NULL && strcmp(shown, r->fields[i].name) == 0 && shown[0] != '\0';

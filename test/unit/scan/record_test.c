@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "arrow/crc32c.h"
 #include "arrow/format.h"
 #include "scan/memory.h"
 #include "scan/record.h"
@@ -40,12 +41,15 @@ prefix(uint64_t length)
 	return fd;
 }
 
+static const char *problem; /* of a header */
+
 static struct scan_header *
 header_of(int fd)
 {
 	struct scan_header *header = NULL;
 
-	assert_int_equal(scan_header_read(&header, fd, "g_images.arrow", ARROW_IMAGES), 0);
+	assert_int_equal(
+		scan_header_read(&header, fd, "g_images.arrow", ARROW_IMAGES, &problem), 0);
 	return header;
 }
 
@@ -77,14 +81,48 @@ test_a_header_is_whole_or_absent(void **state)
 	struct scan_header *header = NULL;
 	int fd = prefix(0);
 
-	assert_int_equal(scan_header_read(&header, fd, "g_images.arrow", ARROW_IMAGES), -ENODATA);
+	assert_int_equal(
+		scan_header_read(&header, fd, "g_images.arrow", ARROW_IMAGES, &problem), -ENODATA);
 	close(fd);
 	fd = prefix(at[0] - 1);
-	assert_int_equal(scan_header_read(&header, fd, "g_images.arrow", ARROW_IMAGES), -ENODATA);
+	assert_int_equal(
+		scan_header_read(&header, fd, "g_images.arrow", ARROW_IMAGES, &problem), -ENODATA);
 	close(fd);
 	fd = prefix(at[0]);
 	scan_header_drop(header_of(fd));
-	assert_int_equal(scan_header_read(&header, fd, "g_frames.arrow", ARROW_FRAMES), -EBADMSG);
+	assert_int_equal(
+		scan_header_read(&header, fd, "g_frames.arrow", ARROW_FRAMES, &problem), -EBADMSG);
+	close(fd);
+}
+
+static void
+test_a_header_of_another_format_is_refused(void **state)
+{
+	static const char format[] = "braggline.format\0\0\0\0\1\0\0\0";
+	static const char code[] = "braggline.header_crc32c\0\10\0\0\0";
+	const size_t half = at[0] / 2; /* the header, and its copy */
+	struct scan_header *header = NULL;
+	char *data = malloc(half), digits[9], *value;
+	int fd = prefix(at[0]);
+
+	assert_non_null(data);
+	assert_int_equal(pread(fd, data, half, 0), half);
+	value = memmem(data, half, format, sizeof(format) - 1);
+	assert_non_null(value);
+	value[sizeof(format) - 1] = '3';
+	value = memmem(data, half, code, sizeof(code) - 1);
+	assert_non_null(value);
+	value += sizeof(code) - 1;
+	memset(value, '0', 8);
+	snprintf(digits, sizeof(digits), "%08x", arrow_crc32c(0, data, half));
+	memcpy(value, digits, 8);
+	assert_int_equal(pwrite(fd, data, half, 0), half);
+	assert_int_equal(pwrite(fd, data, half, half), half);
+	problem = NULL;
+	assert_int_equal(
+		scan_header_read(&header, fd, "g_images.arrow", ARROW_IMAGES, &problem), -EBADMSG);
+	assert_non_null(strstr(problem, "braggline.format is none of those"));
+	free(data);
 	close(fd);
 }
 
@@ -177,7 +215,6 @@ test_a_batch_is_loaded_as_it_is_in_the_file(void **state)
 	const int fd = prefix(size);
 	struct scan_record *record = NULL;
 	struct arrow_reader r;
-	const char *problem;
 
 	assert_int_equal(arrow_reader_open_memory(&r, file, size, &problem), 0);
 	assert_int_equal(r.nb_batches, nb);
@@ -262,6 +299,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_header_is_whole_or_absent),
+		cmocka_unit_test(test_a_header_of_another_format_is_refused),
 		cmocka_unit_test(test_a_batch_is_whole_with_its_last_block),
 		cmocka_unit_test(test_truncation_and_damage_are_states),
 		cmocka_unit_test(test_peaks_stay_without_pixels),
