@@ -116,6 +116,7 @@ query_arrow(struct sql_session *s, FILE *out, bool stats)
 	if (w.block != NULL)
 		ret = sql_reader_open(&reader, s);
 	if (ret == 0) {
+		sql_reader_batch_bytes(reader, BLOCK);
 		ret = put_batches(&w, reader);
 		sql_reader_close(reader);
 	}

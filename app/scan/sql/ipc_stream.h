@@ -28,7 +28,7 @@ struct ipc_buffer {
 	bool in_file; /**< bytes of a mapped file: they stay in place after the batch */
 };
 
-/** Values of a list or binary column that are in several places. */
+/** Values of a column of lists, binary, or of fixed width that are in several places. */
 struct ipc_values {
 	bool is_set; /**< false: they are where the array says */
 	const struct ipc_buffer *piece;
@@ -81,7 +81,8 @@ int ipc_stream_batch(struct ipc_stream *s, const struct ArrowArray *array);
 
 /**
  * As ipc_stream_batch(), with other values of some columns. A column with such values is a list of
- * items of fixed width, or binary; the buffer of its values in the array is not read.
+ * items of fixed width, binary, or of fixed width; the buffer of its values in the array is not
+ * read.
  * @param values  of each column; NULL: all are in the array
  */
 int ipc_stream_batch_values(

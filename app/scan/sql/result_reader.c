@@ -4,9 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "sql/ipc_type.h"
 #include "sql/result_reader.h"
+
+#define CHUNKS_MAX 64	   /* of the engine in a batch */
+#define MERGE_NS   2000000 /* a batch is not held back for longer, to become larger */
 
 /** Where the buffers of a column come from. */
 enum way {
@@ -21,13 +25,17 @@ struct column {
 	bool is_list;	/* DEFERRED: not BLOB */
 	uint64_t at;	/* CONVERTED: its number in the converted chunk */
 	struct ArrowArray array;
-	struct ArrowArray items; /* DEFERRED: of a list */
+	struct ArrowArray items_array; /* DEFERRED: of a list */
 	struct ArrowArray *child;
 	const void *buffer[3];
 	const void *item_buffer[2];
+	/* of the present batch */
+	uint64_t nulls;
+	uint64_t items;		      /* DEFERRED */
+	uint8_t *values[CHUNKS_MAX];  /* DIRECT: copies of values with NULLs */
+	struct sql_list_range *range; /* DEFERRED: of the rows of the chunk that is being read */
 	/* memory of the reader for `room` rows */
 	uint64_t *validity;
-	uint8_t *values; /* DIRECT, with NULLs */
 	int32_t *offsets;
 	struct ipc_buffer *piece;
 };
@@ -44,10 +52,19 @@ struct sql_reader {
 	struct ArrowArray **child;
 	uint64_t room; /* rows */
 	struct sql_handle *handle;
-	struct sql_list_range *range;
 	uint64_t nb_converted;
-	duckdb_chunk some; /* the columns that are converted; NULL: all are, or none */
-	duckdb_chunk chunk;
+	uint64_t nb_deferred;
+	uint64_t row_bytes;   /* of all buffers but those of lists */
+	uint64_t batch_bytes; /* aim; 0: a batch is a chunk */
+	uint32_t most;	      /* chunks of the next batch */
+	duckdb_chunk some;    /* the columns that are converted; NULL: all are, or none */
+	duckdb_chunk chunk;   /* being read; NULL: none */
+	bool ended;	      /* the engine must not be asked again */
+	uint64_t row, rows;   /* of it: first one that is in no batch; all */
+	/* of the present batch; the last one may be `chunk` */
+	duckdb_chunk used[CHUNKS_MAX];
+	uint32_t nb_used;
+	uint64_t length; /* rows */
 	struct ArrowArray converted;
 };
 
@@ -83,35 +100,6 @@ sql_reader_schema(const struct sql_reader *r)
 	return &r->schema;
 }
 
-/* Types whose vectors have the bytes of Arrow's values. */
-static bool
-is_direct(int id)
-{
-	switch (id) {
-	case DUCKDB_TYPE_TINYINT:
-	case DUCKDB_TYPE_SMALLINT:
-	case DUCKDB_TYPE_INTEGER:
-	case DUCKDB_TYPE_BIGINT:
-	case DUCKDB_TYPE_UTINYINT:
-	case DUCKDB_TYPE_USMALLINT:
-	case DUCKDB_TYPE_UINTEGER:
-	case DUCKDB_TYPE_UBIGINT:
-	case DUCKDB_TYPE_FLOAT:
-	case DUCKDB_TYPE_DOUBLE:
-	case DUCKDB_TYPE_TIMESTAMP:
-	case DUCKDB_TYPE_DATE:
-	case DUCKDB_TYPE_TIME:
-	case DUCKDB_TYPE_HUGEINT:
-	case DUCKDB_TYPE_TIMESTAMP_S:
-	case DUCKDB_TYPE_TIMESTAMP_MS:
-	case DUCKDB_TYPE_TIMESTAMP_NS:
-	case DUCKDB_TYPE_TIMESTAMP_TZ:
-		return true;
-	default:
-		return false;
-	}
-}
-
 /* Get the types and the schema, and decide about each column. */
 static int
 describe(struct sql_reader *r, duckdb_logical_type *type)
@@ -143,10 +131,14 @@ describe(struct sql_reader *r, duckdb_logical_type *type)
 					r, -EIO, "DuckDB's conversion to Arrow: ", "wrong type");
 			c->width = c->is_list ? format.width : 1;
 			c->way = DEFERRED;
-		} else if (is_direct(s->api->get_type_id(type[i])) && f->dictionary == NULL &&
-			ipc_type_read(f->format, &format) == 0 && format.layout == LAYOUT_FIXED) {
+			r->nb_deferred++;
+			r->row_bytes += sizeof(*c->offsets);
+		} else if (sql_type_is_direct(s->api->get_type_id(type[i])) &&
+			f->dictionary == NULL && ipc_type_read(f->format, &format) == 0 &&
+			format.layout == LAYOUT_FIXED) {
 			c->width = format.width;
 			c->way = DIRECT;
+			r->row_bytes += c->width;
 		} else {
 			c->at = r->nb_converted;
 			/* in place: the types of the chunk that is converted */
@@ -179,6 +171,7 @@ sql_reader_open(struct sql_reader **reader, struct sql_session *s)
 		return -ENOMEM;
 	r->session = s;
 	r->nb = s->nb_columns;
+	r->most = 1;
 	r->options = s->api->result_get_arrow_options(&s->result);
 	r->column = calloc(r->nb + 1, sizeof(*r->column));
 	r->values = calloc(r->nb + 1, sizeof(*r->values));
@@ -197,14 +190,33 @@ sql_reader_open(struct sql_reader **reader, struct sql_session *s)
 	return ret;
 }
 
+void
+sql_reader_batch_bytes(struct sql_reader *r, uint64_t bytes)
+{
+	r->batch_bytes = bytes;
+}
+
 /* Free what the last batch needed. */
 static void
 forget_batch(struct sql_reader *r)
 {
+	uint64_t k;
+	uint32_t i;
+
 	if (r->converted.release != NULL)
 		r->converted.release(&r->converted);
-	if (r->chunk != NULL)
-		r->session->api->destroy_data_chunk(&r->chunk);
+	for (i = 0; i < r->nb_used; i++) {
+		if (r->used[i] != r->chunk)
+			r->session->api->destroy_data_chunk(&r->used[i]);
+		for (k = 0; k < r->nb; k++) {
+			free(r->column[k].values[i]);
+			r->column[k].values[i] = NULL;
+		}
+	}
+	r->nb_used = 0;
+	r->length = 0;
+	for (k = 0; k < r->nb; k++)
+		r->column[k].nulls = r->column[k].items = 0;
 }
 
 void
@@ -213,12 +225,15 @@ sql_reader_close(struct sql_reader *r)
 	const struct duckdb_api *api = r->session->api;
 	uint64_t i;
 
-	forget_batch(r);
+	if (r->column != NULL)
+		forget_batch(r);
+	if (r->chunk != NULL)
+		api->destroy_data_chunk(&r->chunk);
 	if (r->some != NULL)
 		api->destroy_data_chunk(&r->some);
 	for (i = 0; r->column != NULL && i < r->nb; i++) {
 		free(r->column[i].validity);
-		free(r->column[i].values);
+		free(r->column[i].range);
 		free(r->column[i].offsets);
 		free(r->column[i].piece);
 	}
@@ -230,11 +245,23 @@ sql_reader_close(struct sql_reader *r)
 	free(r->values);
 	free(r->child);
 	free(r->handle);
-	free(r->range);
 	free(r);
 }
 
-/* Have memory for some rows. What was in it is lost. @return false: not enough */
+/* Change the number of elements of an array. @return false: not enough memory */
+static bool
+grow(void *array, uint64_t nb, size_t size)
+{
+	void *more, *old;
+
+	memcpy(&old, array, sizeof(old));
+	more = realloc(old, nb * size);
+	if (more != NULL)
+		memcpy(array, &more, sizeof(more));
+	return more != NULL;
+}
+
+/* Have memory for the rows of a batch. What is in it stays. @return false: not enough */
 static bool
 make_room(struct sql_reader *r, uint64_t rows)
 {
@@ -242,92 +269,124 @@ make_room(struct sql_reader *r, uint64_t rows)
 
 	if (rows <= r->room)
 		return true;
-	r->room = 0;
-	free(r->handle);
-	free(r->range);
-	r->handle = calloc(rows, sizeof(*r->handle));
-	r->range = calloc(rows, sizeof(*r->range));
-	if (r->handle == NULL || r->range == NULL)
-		return false;
+	if (rows < 2 * r->room)
+		rows = 2 * r->room;
 	for (c = r->column; c < r->column + r->nb; c++) {
-		free(c->validity);
-		free(c->values);
-		free(c->offsets);
-		free(c->piece);
-		c->values = NULL;
-		c->offsets = NULL;
-		c->piece = NULL;
-		c->validity = calloc((rows + 63) / 64, sizeof(*c->validity));
-		if (c->validity == NULL)
+		if (c->way != CONVERTED &&
+			(!grow(&c->validity, (rows + 63) / 64, sizeof(*c->validity)) ||
+				!grow(&c->piece, c->way == DEFERRED ? rows : CHUNKS_MAX,
+					sizeof(*c->piece))))
 			return false;
-		if (c->way == DIRECT) {
-			c->values = malloc(rows * c->width);
-			if (c->values == NULL)
-				return false;
-		} else if (c->way == DEFERRED) {
-			c->offsets = calloc(rows + 1, sizeof(*c->offsets));
-			c->piece = calloc(rows, sizeof(*c->piece));
-			if (c->offsets == NULL || c->piece == NULL)
-				return false;
-		}
+		if (c->way == DEFERRED && !grow(&c->offsets, rows + 1, sizeof(*c->offsets)))
+			return false;
 	}
 	r->room = rows;
 	return true;
 }
 
-/* Copy the validity of a vector, if a row is NULL. */
-static void
-take_validity(struct sql_reader *r, struct column *c, duckdb_vector vector, uint64_t rows)
+static bool
+is_valid(const uint64_t *validity, uint64_t row)
+{
+	return validity == NULL || (validity[row / 64] >> row % 64 & 1);
+}
+
+static uint64_t
+count_nulls(const uint64_t *validity, uint64_t row, uint64_t rows)
+{
+	const uint64_t end = row + rows;
+	uint64_t word, mask, nulls = 0;
+
+	for (word = row / 64; word * 64 < end; word++) {
+		mask = UINT64_MAX;
+		if (word * 64 < row)
+			mask <<= row % 64;
+		if (end - word * 64 < 64)
+			mask &= (UINT64_C(1) << end % 64) - 1;
+		nulls += __builtin_popcountll(~validity[word] & mask);
+	}
+	return nulls;
+}
+
+/*
+ * Append the validity of rows of a vector.
+ * @return the vector's; NULL: none of these rows is NULL
+ */
+static const uint64_t *
+take_validity(
+	struct sql_reader *r, struct column *c, duckdb_vector vector, uint64_t row, uint64_t rows)
 {
 	const uint64_t *validity = r->session->api->vector_get_validity(vector);
-	uint64_t i, nulls = 0;
+	const uint64_t at = r->length;
+	const uint64_t nulls = validity != NULL ? count_nulls(validity, row, rows) : 0;
+	uint64_t i;
 
-	for (i = 0; validity != NULL && i < (rows + 63) / 64; i++) {
-		const uint64_t mask =
-			rows - i * 64 < 64 ? (UINT64_C(1) << rows % 64) - 1 : UINT64_MAX;
-
-		/* behind the last row as DuckDB's conversion has it */
-		c->validity[i] = validity[i] | ~mask;
-		nulls += __builtin_popcountll(~validity[i] & mask);
+	if (nulls == 0 && c->nulls == 0)
+		return NULL;
+	/* behind the last row as DuckDB's conversion has it: ones */
+	if (c->nulls == 0)
+		memset(c->validity, 0xff, (at + 63) / 64 * sizeof(*c->validity));
+	for (i = (at + 63) / 64; i < (at + rows + 63) / 64; i++)
+		c->validity[i] = UINT64_MAX;
+	for (i = 0; nulls > 0 && i < rows; i++) {
+		if (!is_valid(validity, row + i))
+			c->validity[(at + i) / 64] &= ~(UINT64_C(1) << (at + i) % 64);
 	}
-	c->array = (struct ArrowArray){
-		.length = (int64_t)rows,
-		.null_count = (int64_t)nulls,
-		.n_buffers = 2,
-		.buffers = c->buffer,
-	};
-	c->buffer[0] = nulls > 0 ? c->validity : NULL;
+	c->nulls += nulls;
+	return nulls > 0 ? validity : NULL;
 }
 
-static bool
-is_null(const struct column *c, uint64_t row)
-{
-	return c->buffer[0] != NULL && !(c->validity[row / 64] >> row % 64 & 1);
-}
-
+/* Append a piece to the values of a column. */
 static void
-take_direct(struct sql_reader *r, struct column *c, duckdb_vector vector, uint64_t rows,
-	struct sql_batch *batch)
+add_piece(struct ipc_values *v, struct ipc_buffer *piece, const void *bytes, uint64_t size,
+	bool in_file)
 {
-	uint64_t row;
+	struct ipc_buffer *last = v->nb > 0 ? &piece[v->nb - 1] : NULL;
 
-	take_validity(r, c, vector, rows);
-	c->buffer[1] = r->session->api->vector_get_data(vector);
-	if (c->array.null_count == 0) {
-		batch->direct += rows * c->width;
+	v->size += size;
+	if (size == 0)
 		return;
+	if (last != NULL && (const uint8_t *)last->bytes + last->size == (const uint8_t *)bytes)
+		last->size += size;
+	else
+		piece[v->nb++] =
+			(struct ipc_buffer){.bytes = bytes, .size = size, .in_file = in_file};
+}
+
+static int
+take_direct(
+	struct sql_reader *r, uint64_t column, uint64_t row, uint64_t rows, struct sql_batch *batch)
+{
+	struct column *c = &r->column[column];
+	duckdb_vector vector = r->session->api->data_chunk_get_vector(r->chunk, column);
+	const uint64_t *validity = take_validity(r, c, vector, row, rows);
+	const uint8_t *bytes = r->session->api->vector_get_data(vector);
+	const uint64_t size = rows * c->width;
+	uint8_t *copy;
+	uint64_t i;
+
+	bytes += row * c->width;
+	if (validity == NULL) {
+		batch->direct += size;
+	} else {
+		copy = malloc(size);
+		if (copy == NULL)
+			return no_memory(r);
+		c->values[r->nb_used - 1] = copy;
+		memcpy(copy, bytes, size);
+		for (i = 0; i < rows; i++) {
+			if (!is_valid(validity, row + i))
+				memset(copy + i * c->width, 0, c->width);
+		}
+		bytes = copy;
 	}
-	memcpy(c->values, c->buffer[1], rows * c->width);
-	for (row = 0; row < rows; row++) {
-		if (is_null(c, row))
-			memset(c->values + row * c->width, 0, c->width);
-	}
-	c->buffer[1] = c->values;
+	add_piece(&r->values[column], c->piece, bytes, size, false);
+	return 0;
 }
 
 /* Copy the handles of a vector. @return false: something else is in it */
 static bool
-take_handles(struct sql_reader *r, const struct column *c, duckdb_vector vector, uint64_t rows)
+take_handles(struct sql_reader *r, const struct column *c, duckdb_vector vector,
+	const uint64_t *validity, uint64_t rows)
 {
 	const struct duckdb_api *api = r->session->api;
 	const union duckdb_text *text = api->vector_get_data(vector);
@@ -337,7 +396,7 @@ take_handles(struct sql_reader *r, const struct column *c, duckdb_vector vector,
 	uint64_t row;
 
 	for (row = 0; row < rows; row++) {
-		if (is_null(c, row))
+		if (!is_valid(validity, row))
 			continue;
 		if (c->is_list) {
 			if (list[row].length * c->width != sizeof(r->handle[row]))
@@ -354,55 +413,50 @@ take_handles(struct sql_reader *r, const struct column *c, duckdb_vector vector,
 	return true;
 }
 
+/* Find the ranges of the chunk that is being read, of a deferred column. */
+static int
+find_ranges(struct sql_reader *r, uint64_t column)
+{
+	struct column *c = &r->column[column];
+	duckdb_vector vector = r->session->api->data_chunk_get_vector(r->chunk, column);
+	const uint64_t *validity = r->session->api->vector_get_validity(vector);
+
+	if (!grow(&c->range, r->rows + 1, sizeof(*c->range)) ||
+		!grow(&r->handle, r->rows + 1, sizeof(*r->handle)))
+		return no_memory(r);
+	if (!take_handles(r, c, vector, validity, r->rows) ||
+		sql_lists_resolve(&r->session->tables.lists, r->handle, validity, r->rows, c->width,
+			c->range) < 0)
+		return reader_error(r, -EIO, r->session->name[column],
+			": its lists have changed during the query");
+	return 0;
+}
+
 /* Refer to the values of a deferred column: one piece for rows that are neighbours in the file. */
 static int
-take_deferred(struct sql_reader *r, uint64_t column, duckdb_vector vector, uint64_t rows,
-	struct sql_batch *batch)
+take_deferred(
+	struct sql_reader *r, uint64_t column, uint64_t row, uint64_t rows, struct sql_batch *batch)
 {
 	struct column *c = &r->column[column];
 	struct ipc_values *v = &r->values[column];
-	uint64_t row, items = 0, size;
-	struct ipc_buffer *last;
+	const uint64_t before = v->size;
+	uint64_t i;
 
-	take_validity(r, c, vector, rows);
-	if (!take_handles(r, c, vector, rows) ||
-		sql_lists_resolve(&r->session->tables.lists, r->handle, c->buffer[0], rows,
-			c->width, r->range) < 0)
-		return reader_error(r, -EIO, r->session->name[column],
-			": its lists have changed during the query");
-	*v = (struct ipc_values){.piece = c->piece, .is_set = true};
-	c->offsets[0] = 0;
-	for (row = 0; row < rows; row++) {
-		items += r->range[row].items;
-		if (items > INT32_MAX)
+	take_validity(r, c, r->session->api->data_chunk_get_vector(r->chunk, column), row, rows);
+	c->offsets[r->length] = (int32_t)c->items;
+	for (i = 0; i < rows; i++) {
+		const struct sql_list_range *range = &c->range[row + i];
+
+		c->items += range->items;
+		if (c->items > INT32_MAX)
 			return reader_error(r, -EOVERFLOW, r->session->name[column],
-				": expected at most 2147483647 list items or bytes in 2048 rows, "
-				"found more: use LIMIT or fewer frames");
-		c->offsets[row + 1] = (int32_t)items;
-		size = (uint64_t)r->range[row].items * c->width;
-		if (size == 0)
-			continue;
-		last = v->nb > 0 ? &c->piece[v->nb - 1] : NULL;
-		if (last != NULL &&
-			(const uint8_t *)last->bytes + last->size == r->range[row].bytes)
-			last->size += size;
-		else
-			c->piece[v->nb++] = (struct ipc_buffer){
-				.bytes = r->range[row].bytes, .size = size, .in_file = true};
+				": expected at most 2147483647 list items or bytes in a record "
+				"batch, found more: use LIMIT or fewer frames");
+		c->offsets[r->length + i + 1] = (int32_t)c->items;
+		add_piece(v, c->piece, range->bytes, (uint64_t)range->items * c->width, true);
 	}
-	v->size = items * c->width;
-	batch->direct += v->size;
-	batch->deferred += v->size;
-	c->buffer[1] = c->offsets;
-	if (c->is_list) {
-		c->child = &c->items;
-		c->array.n_children = 1;
-		c->array.children = &c->child;
-		c->items = (struct ArrowArray){
-			.length = (int64_t)items, .n_buffers = 2, .buffers = c->item_buffer};
-	} else {
-		c->array.n_buffers = 3;
-	}
+	batch->direct += v->size - before;
+	batch->deferred += v->size - before;
 	return 0;
 }
 
@@ -489,35 +543,167 @@ convert(struct sql_reader *r, uint64_t rows)
 	return 0;
 }
 
+/* Describe a column of the batch. */
+static void
+end_column(struct sql_reader *r, uint64_t column)
+{
+	struct column *c = &r->column[column];
+	struct ipc_values *v = &r->values[column];
+
+	if (c->way == CONVERTED) {
+		r->child[column] = r->converted.children[c->at];
+		return;
+	}
+	r->child[column] = &c->array;
+	c->array = (struct ArrowArray){
+		.length = (int64_t)r->length,
+		.null_count = (int64_t)c->nulls,
+		.n_buffers = 2,
+		.buffers = c->buffer,
+	};
+	c->buffer[0] = c->nulls > 0 ? c->validity : NULL;
+	v->piece = c->piece;
+	v->is_set = c->way == DEFERRED || v->nb > 1;
+	if (c->way == DIRECT) {
+		c->buffer[1] = v->nb > 0 ? c->piece[0].bytes : NULL;
+		return;
+	}
+	c->buffer[1] = c->offsets;
+	if (c->is_list) {
+		c->child = &c->items_array;
+		c->array.n_children = 1;
+		c->array.children = &c->child;
+		c->items_array = (struct ArrowArray){
+			.length = (int64_t)c->items, .n_buffers = 2, .buffers = c->item_buffer};
+	} else {
+		c->array.n_buffers = 3;
+	}
+}
+
+/* Fetch the next chunk, if none is being read. @return 1; 0: the end; -errno */
+static int
+fetch(struct sql_reader *r)
+{
+	uint64_t i;
+	int ret;
+
+	if (r->chunk != NULL || r->ended)
+		return r->chunk != NULL;
+	do {
+		if (r->chunk != NULL)
+			r->session->api->destroy_data_chunk(&r->chunk);
+		ret = sql_session_fetch(r->session, &r->chunk);
+		r->ended = ret < 0 || r->chunk == NULL;
+		if (r->ended)
+			return ret;
+		r->rows = r->session->api->data_chunk_get_size(r->chunk);
+	} while (r->rows == 0);
+	r->row = 0;
+	for (i = 0; i < r->nb && ret == 0; i++) {
+		if (r->column[i].way == DEFERRED)
+			ret = find_ranges(r, i);
+	}
+	return ret < 0 ? ret : 1;
+}
+
+/* Bytes of a body, or a little more. @param lists  bytes of lists in it */
+static uint64_t
+body_bytes(const struct sql_reader *r, uint64_t rows, uint64_t lists)
+{
+	/* validity, and three buffers with padding for each column */
+	return lists + rows * r->row_bytes + r->nb * (rows / 8 + 4 * (uint64_t)IPC_ALIGN);
+}
+
+/* @return number of rows of the chunk that the batch has room for */
+static uint64_t
+rows_that_fit(const struct sql_reader *r)
+{
+	uint64_t lists = 0, rows, i;
+
+	if (r->batch_bytes == 0 || r->nb_converted > 0)
+		return r->rows;
+	for (i = 0; i < r->nb; i++)
+		if (r->column[i].way == DEFERRED)
+			lists += r->values[i].size;
+	for (rows = 0; r->row + rows < r->rows; rows++) {
+		for (i = 0; i < r->nb; i++) {
+			if (r->column[i].way == DEFERRED)
+				lists += (uint64_t)r->column[i].range[r->row + rows].items *
+					r->column[i].width;
+		}
+		if (body_bytes(r, r->length + rows + 1, lists) > r->batch_bytes)
+			break;
+	}
+	/* a row that is larger than a batch is one */
+	return rows == 0 && r->length == 0 ? 1 : rows;
+}
+
+/* Append rows of the chunk. */
+static int
+take_rows(struct sql_reader *r, uint64_t rows, struct sql_batch *batch)
+{
+	uint64_t i;
+	int ret = 0;
+
+	if (!make_room(r, r->length + rows))
+		return no_memory(r);
+	r->used[r->nb_used++] = r->chunk;
+	for (i = 0; i < r->nb && ret == 0; i++) {
+		if (r->column[i].way == DIRECT)
+			ret = take_direct(r, i, r->row, rows, batch);
+		else if (r->column[i].way == DEFERRED)
+			ret = take_deferred(r, i, r->row, rows, batch);
+	}
+	r->length += rows;
+	r->row += rows;
+	return ret;
+}
+
+static int64_t
+now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
 int
 sql_reader_next(struct sql_reader *r, struct sql_batch *batch)
 {
+	const int64_t until = now_ns() + MERGE_NS;
 	uint64_t rows, i;
 	int ret;
 
 	*batch = (struct sql_batch){.values = r->values};
 	forget_batch(r);
-	ret = sql_session_fetch(r->session, &r->chunk);
-	if (ret < 0 || r->chunk == NULL)
-		return ret;
-	rows = r->session->api->data_chunk_get_size(r->chunk);
-	if (!make_room(r, rows))
-		return no_memory(r);
-	ret = convert(r, rows);
-	for (i = 0; i < r->nb && ret == 0; i++) {
-		struct column *c = &r->column[i];
-		duckdb_vector vector = r->session->api->data_chunk_get_vector(r->chunk, i);
-
-		r->child[i] = c->way == CONVERTED ? r->converted.children[c->at] : &c->array;
-		if (c->way == DIRECT)
-			take_direct(r, c, vector, rows, batch);
-		else if (c->way == DEFERRED)
-			ret = take_deferred(r, i, vector, rows, batch);
-	}
+	memset(r->values, 0, r->nb * sizeof(*r->values));
+	do {
+		ret = fetch(r);
+		if (ret <= 0)
+			break;
+		rows = rows_that_fit(r);
+		if (rows == 0)
+			break;
+		ret = convert(r, rows);
+		if (ret == 0)
+			ret = take_rows(r, rows, batch);
+		/* the rest is for the next batch */
+		if (ret < 0 || r->row < r->rows)
+			break;
+		r->chunk = NULL;
+	} while (r->batch_bytes > 0 && r->nb_converted == 0 && r->nb_used < r->most &&
+		now_ns() < until);
 	if (ret < 0)
 		return ret;
+	if (r->nb_used == 0)
+		return 0;
+	/* the first rows come early, and later ones in large batches */
+	r->most = r->most < CHUNKS_MAX / 2 ? 2 * r->most : CHUNKS_MAX;
+	for (i = 0; i < r->nb; i++)
+		end_column(r, i);
 	r->root = (struct ArrowArray){
-		.length = (int64_t)rows,
+		.length = (int64_t)r->length,
 		.n_buffers = 1,
 		.buffers = r->root_buffer,
 		.n_children = (int64_t)r->nb,

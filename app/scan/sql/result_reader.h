@@ -42,11 +42,20 @@ int sql_reader_open(struct sql_reader **reader, struct sql_session *s);
 
 void sql_reader_close(struct sql_reader *r);
 
+/**
+ * Have batches of about a size, not of a chunk of the engine each: larger chunks are split, and
+ * smaller ones joined. The first batch is one chunk at most. No effect on results with columns that
+ * DuckDB converts.
+ * @param bytes  most bytes of a body; only one row may be larger
+ */
+void sql_reader_batch_bytes(struct sql_reader *r, uint64_t bytes);
+
 /** Schema: a struct whose children are the columns. It is valid until the reader is closed. */
 const struct ArrowSchema *sql_reader_schema(const struct sql_reader *r);
 
 /**
- * Read the next rows: at most 2048. They are valid until the next call.
+ * Read the next rows: at most 2048, or as sql_reader_batch_bytes() says. They are valid until the
+ * next call.
  * @return 0; -EIO, -ECANCELED, -ENOMEM, -EOVERFLOW: the error of the session says why
  */
 int sql_reader_next(struct sql_reader *r, struct sql_batch *batch);

@@ -571,13 +571,45 @@ prepare(struct sql_session *s, const char *sql)
 	return 0;
 }
 
+bool
+sql_type_is_direct(int id)
+{
+	switch (id) {
+	case DUCKDB_TYPE_TINYINT:
+	case DUCKDB_TYPE_SMALLINT:
+	case DUCKDB_TYPE_INTEGER:
+	case DUCKDB_TYPE_BIGINT:
+	case DUCKDB_TYPE_UTINYINT:
+	case DUCKDB_TYPE_USMALLINT:
+	case DUCKDB_TYPE_UINTEGER:
+	case DUCKDB_TYPE_UBIGINT:
+	case DUCKDB_TYPE_FLOAT:
+	case DUCKDB_TYPE_DOUBLE:
+	case DUCKDB_TYPE_TIMESTAMP:
+	case DUCKDB_TYPE_DATE:
+	case DUCKDB_TYPE_TIME:
+	case DUCKDB_TYPE_HUGEINT:
+	case DUCKDB_TYPE_TIMESTAMP_S:
+	case DUCKDB_TYPE_TIMESTAMP_MS:
+	case DUCKDB_TYPE_TIMESTAMP_NS:
+	case DUCKDB_TYPE_TIMESTAMP_TZ:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* Execute the prepared statement until it has rows, or has ended. */
 static int
 start(struct sql_session *s)
 {
 	duckdb_pending pending = NULL;
+	uint64_t i;
 	int ret = 0;
 
+	s->tables.any_rows = true;
+	for (i = 0; i < s->nb_columns; i++)
+		s->tables.any_rows &= s->deferred[i] || sql_type_is_direct((int)s->type[i]);
 	if (s->api->pending_prepared_streaming(s->statement, &pending) != DUCKDB_SUCCESS) {
 		ret = session_error(s, -EIO, "%s", s->api->pending_error(pending));
 	} else {

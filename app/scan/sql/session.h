@@ -89,6 +89,9 @@ int sql_session_execute(struct sql_session *s, const char *sql, enum sql_form fo
  */
 int sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk);
 
+/** Whether vectors of a type (enum duckdb_type) have the bytes of Arrow's values. */
+bool sql_type_is_direct(int id);
+
 /**
  * Names of the columns of the result that are lists past the engine, with commas between them.
  * @return 0: there are some; -ENOENT: none, the plan is the plain one

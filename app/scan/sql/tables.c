@@ -1067,6 +1067,8 @@ next_rows(struct scan_thread *t)
 		if (t->frame[t->row + rows] < first || t->frame[t->row + rows] > last)
 			break;
 		for (i = 0; i < s->nb_columns; i++) {
+			if (s->bind->tables->any_rows && is_deferred(s, i))
+				continue;
 			if (t->value[i].field != NULL && t->value[i].offsets != NULL)
 				bytes += t->chunks.some && i == t->chunks_at
 					? sql_chunks_items(&t->chunks, t->row + rows) *

@@ -47,6 +47,11 @@ struct sql_tables {
 	enum sql_fill fill;
 	/** the statement, whose lists are handles where it permits it; NULL: none are */
 	const struct sql_statement *defer;
+	/**
+	 * the result can be split into batches of any size: the bytes of deferred lists do not
+	 * limit the rows of a chunk. Read when rows are
+	 */
+	bool any_rows;
 	struct sql_lists lists; /**< of these handles; the owner of the structure frees them */
 	uint64_t copied;	/**< bytes that SQL_COPY copied, atomic */
 	uint64_t referenced;	/**< bytes of values that vectors refer to, atomic */

@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "sql/ipc_type.h"
 #include "sql/result_reader.h"
 
 #define FRAMES 300
@@ -949,6 +950,136 @@ test_explain_says_which_lists_are_deferred(void **state)
 	rig_close(&r);
 }
 
+/* Append rows of a column: NULL or not, number of items, bytes. */
+static void
+put_column(FILE *out, const struct ArrowSchema *f, const struct ArrowArray *a,
+	const struct ipc_values *v)
+{
+	const uint8_t *validity = a->buffers[0], *at = a->buffers[1];
+	const bool is_list = f->n_children > 0;
+	const int32_t *offsets = a->buffers[1];
+	uint8_t *bytes = malloc(v->size + 1);
+	struct ipc_type type;
+	int64_t i, items;
+	size_t k;
+
+	assert_non_null(bytes);
+	assert_int_equal(ipc_type_read(is_list ? f->children[0]->format : f->format, &type), 0);
+	if (v->is_set) {
+		uint8_t *to = bytes;
+
+		for (k = 0; k < v->nb; to += v->piece[k++].size)
+			memcpy(to, v->piece[k].bytes, v->piece[k].size);
+		assert_int_equal(to - bytes, v->size);
+		at = bytes;
+	}
+	for (i = 0; i < a->length; i++) {
+		items = is_list ? offsets[i + 1] - offsets[i] : 1;
+		fprintf(out, "%d %d ", validity == NULL || (validity[i / 8] >> i % 8 & 1),
+			(int)items);
+		fwrite(at, type.width, items, out);
+		at += items * type.width;
+	}
+	free(bytes);
+}
+
+static int
+keep_body(void *arg, const void *metadata, size_t size, const struct ipc_buffer *buffer, size_t nb,
+	uint64_t body)
+{
+	*(uint64_t *)arg = body;
+	return 0;
+}
+
+/* Rows of a result column by column, read in batches of a size. @param nb  out: batches */
+static char *
+read_rows(struct rig *r, const char *sql, uint64_t batch_bytes, size_t *length, uint64_t *nb)
+{
+	struct {
+		FILE *out;
+		char *bytes;
+		size_t size;
+	} column[8], all;
+	uint64_t body = 0;
+	const struct ipc_sink sink = {keep_body, &body};
+	const struct ArrowSchema *schema;
+	struct sql_reader *reader;
+	struct ipc_stream ipc;
+	struct sql_batch batch;
+	int64_t i;
+
+	assert_int_equal(sql_session_execute(&r->session, sql, SQL_NATIVE), 0);
+	assert_int_equal(sql_reader_open(&reader, &r->session), 0);
+	sql_reader_batch_bytes(reader, batch_bytes);
+	schema = sql_reader_schema(reader);
+	assert_in_range(schema->n_children, 1, 8);
+	assert_int_equal(ipc_stream_begin_messages(&ipc, &sink, schema), 0);
+	for (i = 0; i < schema->n_children; i++)
+		column[i].out = open_memstream(&column[i].bytes, &column[i].size);
+	for (*nb = 0;; ++*nb) {
+		assert_int_equal(sql_reader_next(reader, &batch), 0);
+		if (batch.array == NULL)
+			break;
+		assert_int_equal(ipc_stream_batch_values(&ipc, batch.array, batch.values), 0);
+		if (batch_bytes > 0 && batch.array->length > 1)
+			assert_in_range(body, 1, batch_bytes);
+		for (i = 0; i < schema->n_children; i++)
+			put_column(column[i].out, schema->children[i], batch.array->children[i],
+				&batch.values[i]);
+	}
+	/* the end stays the end */
+	assert_int_equal(sql_reader_next(reader, &batch), 0);
+	assert_null(batch.array);
+	all.out = open_memstream(&all.bytes, &all.size);
+	for (i = 0; i < schema->n_children; i++) {
+		fclose(column[i].out);
+		fwrite(column[i].bytes, column[i].size, 1, all.out);
+		free(column[i].bytes);
+	}
+	fclose(all.out);
+	sql_reader_close(reader);
+	*length = all.size;
+	return all.bytes;
+}
+
+/* Batches of any size have the same rows. */
+static void
+test_chunks_are_split_and_joined(void **state)
+{
+	static const struct {
+		const char *sql;
+		bool is_large; /* chunks are larger than 4 KiB */
+	} cases[] = {
+		{"SELECT i, CASE WHEN i % 3 > 0 THEN i * 2 END a, "
+		 "CASE WHEN i NOT BETWEEN 5000 AND 5100 THEN i::FLOAT END b "
+		 "FROM range(20000) t(i) WHERE i % 7 < 5",
+			true},
+		{"SELECT (i % 200)::UTINYINT a FROM range(100000) t(i)"},
+		{"SELECT frame, col, value FROM lyso_7.images WHERE frame % 3 > 0", true},
+	};
+	static const uint64_t sizes[] = {1, 4096, 50000, 1 << 20};
+	uint64_t chunks, batches;
+	size_t i, k, size, length;
+	char *rows, *same;
+	struct rig r;
+
+	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .defer = true});
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		rows = read_rows(&r, cases[i].sql, 0, &size, &chunks);
+		assert_true(size > 0);
+		for (k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+			same = read_rows(&r, cases[i].sql, sizes[k], &length, &batches);
+			assert_int_equal(length, size);
+			assert_memory_equal(same, rows, size);
+			if (sizes[k] == 4096 && cases[i].is_large)
+				assert_true(batches > chunks);
+			free(same);
+		}
+		free(rows);
+	}
+	rig_close(&r);
+}
+
 /* Bytes of a file that was truncated are not part of a result. */
 static void
 test_a_truncated_file_ends_a_deferred_query(void **state)
@@ -1273,6 +1404,7 @@ main(void)
 		cmocka_unit_test(test_lists_are_deferred_where_their_values_are_not_needed),
 		cmocka_unit_test(test_types_of_deferred_columns_are_not_seen),
 		cmocka_unit_test(test_explain_says_which_lists_are_deferred),
+		cmocka_unit_test(test_chunks_are_split_and_joined),
 		cmocka_unit_test(test_a_truncated_file_ends_a_deferred_query),
 		cmocka_unit_test(test_wrong_handles_are_refused),
 		cmocka_unit_test(test_parts_of_a_body_are_those_of_the_whole),
