@@ -9,7 +9,6 @@
 
 #include <rte_log.h>
 
-#include "eal/poll_pause.h"
 #include "eal/start.h"
 #include "escaped_text.h"
 #include "scan/list.h"
@@ -65,14 +64,11 @@ try_engine(const struct scan_worker_config *config, char message[PATH_MAX])
 static void
 poll_until_signal(struct scan_server *s)
 {
-	struct poll_pause pause = {0};
 	uint64_t alive_at = 0;
-	bool busy;
 
 	while (signalled == 0) {
 		service_manager_beat(&alive_at, xfer_qp_clock());
-		busy = scan_server_poll(s);
-		poll_pause(&pause, busy, scan_server_is_busy(s));
+		scan_server_pause(s, scan_server_poll(s));
 	}
 	service_manager_stopping();
 	LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));

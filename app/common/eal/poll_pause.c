@@ -7,6 +7,9 @@
 
 #define TIMER_SLACK_NS 1000 /* the default is longer than the sleep */
 
+/* A sleep that is this part of the time waited so far adds no more than this to the latency. */
+#define PART_OF_WAIT 64
+
 static uint64_t
 now_us(void)
 {
@@ -16,21 +19,79 @@ now_us(void)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-static void
-sleep_us(struct poll_pause *p, long us)
+void
+poll_pause_init(struct poll_pause *p)
 {
-	const struct timespec t = {.tv_nsec = us * 1000};
+	*p = (struct poll_pause){.idle = 0};
+	(void)sem_init(&p->wake, 0, 0);
+}
+
+void
+poll_pause_destroy(struct poll_pause *p)
+{
+	(void)sem_destroy(&p->wake);
+}
+
+void
+poll_wake(struct poll_pause *p)
+{
+	int waiting = 0;
+
+	/* one is enough */
+	if (sem_getvalue(&p->wake, &waiting) == 0 && waiting <= 0)
+		(void)sem_post(&p->wake);
+}
+
+/* Forget calls of poll_wake(). */
+static void
+drain(struct poll_pause *p)
+{
+	while (sem_trywait(&p->wake) == 0)
+		;
+}
+
+static void
+sleep_until(struct poll_pause *p, uint64_t us)
+{
+	const struct timespec t = {
+		.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000 * 1000)};
 
 	if (!p->precise)
 		(void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
 	p->precise = true;
-	nanosleep(&t, NULL);
+	(void)sem_clockwait(&p->wake, CLOCK_MONOTONIC, &t);
+	drain(p);
+}
+
+/* @return length of the sleep, us; 0: the loop polls on */
+static uint64_t
+sleep_length(const struct poll_pause *p, enum poll_expect expected, uint64_t now)
+{
+	const uint64_t waited = now - p->since;
+	uint64_t length;
+
+	switch (expected) {
+	case POLL_SHARED:
+		return POLL_PAUSE_MAX_US;
+	case POLL_PACKETS:
+	case POLL_THREAD:
+		if (waited < POLL_PAUSE_SPIN_US &&
+			(p->idle <= POLL_PAUSE_TURNS || now >= p->shared_until))
+			return 0;
+		length = waited / PART_OF_WAIT;
+		return length < POLL_PAUSE_SHORT_US  ? POLL_PAUSE_SHORT_US
+			: length < POLL_PAUSE_MAX_US ? length
+						     : POLL_PAUSE_MAX_US;
+	case POLL_NOTHING:
+		break;
+	}
+	return waited < POLL_PAUSE_LINGER_US ? 0 : POLL_PAUSE_LONG_US;
 }
 
 void
-poll_pause(struct poll_pause *p, bool busy, bool expected)
+poll_pause(struct poll_pause *p, bool busy, enum poll_expect expected)
 {
-	uint64_t now;
+	uint64_t now, length;
 
 	if (busy) {
 		p->idle = 0;
@@ -40,15 +101,27 @@ poll_pause(struct poll_pause *p, bool busy, bool expected)
 	now = now_us();
 	if (p->last != 0 && now > p->last + POLL_PAUSE_AWAY_US)
 		p->shared_until = now + POLL_PAUSE_KEEP_US;
-	if (p->idle < POLL_PAUSE_TURNS)
+	if (p->idle == 0)
+		p->since = now;
+	if (p->idle < UINT32_MAX)
 		p->idle++;
 	/*
 	 * No sched_yield(): with Linux 6.18 the thread gives up its share of a CPU that is in
 	 * demand, and waits for milliseconds. A thread that sleeps keeps it
 	 */
-	if (p->idle == POLL_PAUSE_TURNS || (p->idle > POLL_PAUSE_SPIN && now < p->shared_until)) {
-		sleep_us(p, expected ? POLL_PAUSE_SHORT_US : POLL_PAUSE_LONG_US);
+	length = sleep_length(p, expected, now);
+	if (length > 0) {
+		sleep_until(p, now + length);
 		now = now_us();
 	}
 	p->last = now;
+}
+
+void
+poll_yield(struct poll_pause *p)
+{
+	/* those before */
+	drain(p);
+	sleep_until(p, now_us() + POLL_PAUSE_YIELD_US);
+	p->last = 0;
 }

@@ -3,37 +3,72 @@
  * @file
  * The pause of a polling loop that has nothing to do.
  *
- * A loop with a CPU of its own polls on for POLL_PAUSE_TURNS: its latency is the least one. If
- * other threads run on the same CPU, such as the engine that makes what the loop waits for, they
- * need the time: the loop then sleeps for POLL_PAUSE_SHORT_US at a time. It notices them by the
- * time that it did not run.
+ * A loop polls on for a time after its last work, because what follows soon then has the least
+ * latency, and sleeps after that. What it waits for decides for how long:
+ *
+ * =================  ==============================================================================
+ * expected           pause
+ * =================  ==============================================================================
+ * nothing            sleeps of POLL_PAUSE_LONG_US, after POLL_PAUSE_LINGER_US
+ * packets            sleeps of POLL_PAUSE_SHORT_US, after POLL_PAUSE_SPIN_US. Their length grows
+ *                    with the time that the loop has waited
+ * a thread           as packets. If the thread may run on the CPU of the loop: the loop sleeps at
+ *                    once, for POLL_PAUSE_MAX_US, because each timer takes time from the thread;
+ *                    poll_wake() ends the sleep
+ * =================  ==============================================================================
+ *
+ * If threads of others run on the same CPU, they need the time: while packets are expected, the
+ * loop then sleeps after POLL_PAUSE_TURNS. It notices them by the time that it did not run.
  */
 #ifndef POLL_PAUSE_H
 #define POLL_PAUSE_H
 
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define POLL_PAUSE_SHORT_US 20	   /**< sleep while something is expected */
-#define POLL_PAUSE_LONG_US  50	   /**< sleep while nothing is expected */
-#define POLL_PAUSE_TURNS    1000   /**< turns without work before a loop sleeps */
-#define POLL_PAUSE_SPIN	    8	   /**< as POLL_PAUSE_TURNS, if the CPU is shared */
-#define POLL_PAUSE_AWAY_US  200	   /**< a longer time between two turns: others had the CPU */
-#define POLL_PAUSE_KEEP_US  100000 /**< time for which the CPU is taken as shared then */
+#define POLL_PAUSE_SHORT_US  20	    /**< first sleep while packets are expected */
+#define POLL_PAUSE_LONG_US   50	    /**< sleep while nothing is expected */
+#define POLL_PAUSE_YIELD_US  200    /**< longest sleep of poll_yield() */
+#define POLL_PAUSE_MAX_US    1000   /**< longest sleep */
+#define POLL_PAUSE_LINGER_US 100    /**< time after work, if nothing is expected */
+#define POLL_PAUSE_SPIN_US   5000   /**< time after work, if something is expected */
+#define POLL_PAUSE_TURNS     8	    /**< turns without work, if the CPU is shared */
+#define POLL_PAUSE_AWAY_US   200    /**< a longer time between two turns: others had the CPU */
+#define POLL_PAUSE_KEEP_US   100000 /**< time for which the CPU is taken as shared then */
 
-/** State of a loop, of its thread. Begin with zeros. */
+/** What a loop waits for. */
+enum poll_expect {
+	POLL_NOTHING, /**< work may come at any time, or never */
+	POLL_PACKETS, /**< a peer answers */
+	POLL_THREAD,  /**< another thread works, and calls poll_wake() when it needs the loop */
+	POLL_SHARED,  /**< as POLL_THREAD, and it may run on the CPU of the loop */
+};
+
+/** State of a loop, of its thread; only poll_wake() is called by others. */
 struct poll_pause {
-	unsigned int idle;     /**< turns without work */
+	uint32_t idle;	       /**< turns without work */
+	uint64_t since;	       /**< first turn without work, us */
 	uint64_t last;	       /**< end of the last pause, us; 0: there was work since */
 	uint64_t shared_until; /**< us */
 	bool precise;	       /**< the thread's timer slack is set */
+	sem_t wake;
 };
 
+void poll_pause_init(struct poll_pause *p);
+void poll_pause_destroy(struct poll_pause *p);
+
+/** Pause after a turn of the loop. @param busy  the turn had work: there is no pause */
+void poll_pause(struct poll_pause *p, bool busy, enum poll_expect expected);
+
 /**
- * Pause after a turn of the loop.
- * @param busy      the turn had work: there is no pause
- * @param expected  something is expected soon, such as the answer to a query
+ * Let other threads of this CPU run now, such as one that was woken: it would have to wait until
+ * the scheduler takes the CPU from the loop. Returns when one calls poll_wake(), after
+ * POLL_PAUSE_YIELD_US at most.
  */
-void poll_pause(struct poll_pause *p, bool busy, bool expected);
+void poll_yield(struct poll_pause *p);
+
+/** End the pause, or the next one if there is none now. Any thread. */
+void poll_wake(struct poll_pause *p);
 
 #endif /* POLL_PAUSE_H */

@@ -16,18 +16,37 @@ static void __attribute__((constructor)) note_cpus(void)
 		CPU_ZERO(&cpus);
 }
 
-void
-process_cpus_take(void)
+/* Get the CPUs of the process that no lcore uses. */
+static void
+get_others(cpu_set_t *others)
 {
-	cpu_set_t others = cpus, lcore;
+	cpu_set_t lcore;
 	unsigned int i;
 
+	*others = cpus;
 	RTE_LCORE_FOREACH(i) {
 		lcore = rte_lcore_cpuset(i);
 		for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
 			if (CPU_ISSET(cpu, &lcore))
-				CPU_CLR(cpu, &others);
+				CPU_CLR(cpu, others);
 	}
+}
+
+bool
+process_cpus_are_shared(void)
+{
+	cpu_set_t others;
+
+	get_others(&others);
+	return CPU_COUNT(&others) == 0;
+}
+
+void
+process_cpus_take(void)
+{
+	cpu_set_t others;
+
+	get_others(&others);
 	if (CPU_COUNT(&others) == 0)
 		others = cpus;
 	if (CPU_COUNT(&others) > 0)

@@ -7,10 +7,15 @@
 #ifndef PROCESS_CPUS_H
 #define PROCESS_CPUS_H
 
+#include <stdbool.h>
+
 /**
  * Bind this thread to the CPUs that the process may use and that no lcore uses. If lcores use all
  * of them, bind it to all CPUs of the process.
  */
 void process_cpus_take(void);
+
+/** @return whether lcores use all CPUs of the process */
+bool process_cpus_are_shared(void);
 
 #endif /* PROCESS_CPUS_H */

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,7 @@ struct scan_client {
 	struct xfer_key key;
 	struct sockaddr_storage server;
 	pthread_t thread;
+	struct poll_pause pause; /* of the service thread */
 
 	/* Of the service thread. */
 	struct rdma_dev *dev;
@@ -69,12 +71,14 @@ struct scan_client {
 	uint8_t *slots;
 	uint64_t sent, received; /* numbers of the next messages */
 	uint64_t heard, said;	 /* ms */
+	bool yield;		 /* a caller with the same CPU has something to do */
 
 	/* Protected by the lock. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	enum state state;
 	bool closing;
+	int cpu;   /* of a caller that waits; -1: none does */
 	int error; /* why the connection is down: negative errno */
 	struct scan_client_error text;
 	struct arrived *arrived; /* ring of ARRIVED_MAX elements */
@@ -120,7 +124,28 @@ struct held_slot {
 	uint32_t slot;
 };
 
+/*
+ * Wait for the service thread, with the lock. It must send what is to be sent, and need not leave
+ * the CPU to the caller any more.
+ */
+static void
+wait_changed(struct scan_client *c)
+{
+	c->cpu = sched_getcpu();
+	poll_wake(&c->pause);
+	pthread_cond_wait(&c->changed, &c->lock);
+	c->cpu = -1;
+}
+
 /* ---- service thread -------------------------------------------------------------------------- */
+
+/* Wake the caller that waits, with the lock. */
+static void
+wake_caller(struct scan_client *c)
+{
+	c->yield |= c->cpu >= 0 && c->cpu == sched_getcpu();
+	pthread_cond_broadcast(&c->changed);
+}
 
 /* Note that the connection has ended. The first reason counts. */
 static void
@@ -206,7 +231,7 @@ take_data(struct scan_client *c, const struct scan_data *m)
 	room = c->tail - c->head < ARRIVED_MAX;
 	if (room) {
 		memcpy(c->arrived[c->tail++ % ARRIVED_MAX].message, m, m->head.length);
-		pthread_cond_broadcast(&c->changed);
+		wake_caller(c);
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (!room)
@@ -267,7 +292,7 @@ on_written(void *arg, uint32_t imm)
 
 	pthread_mutex_lock(&c->lock);
 	c->written[c->nb_written++ % SCAN_SLOTS_MAX] = imm;
-	pthread_cond_broadcast(&c->changed);
+	wake_caller(c);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -437,7 +462,7 @@ send_query(struct scan_client *c)
 			m->head.flags = SCAN_MORE;
 		if (xfer_qp_send(&c->link, m->head.length) < 0)
 			return;
-		pthread_cond_broadcast(&c->changed);
+		wake_caller(c);
 	}
 }
 
@@ -577,7 +602,6 @@ static void *
 service_main(void *arg)
 {
 	struct scan_client *c = arg;
-	struct poll_pause pause = {0};
 	unsigned int turn = 0;
 	bool busy;
 
@@ -589,7 +613,12 @@ service_main(void *arg)
 	if (open_device(c) == 0 && begin_connection(c) == 0) {
 		while (!must_close(c)) {
 			busy = serve(c, turn++);
-			poll_pause(&pause, busy, !busy && is_querying(c));
+			if (c->yield)
+				poll_yield(&c->pause);
+			else
+				poll_pause(&c->pause, busy,
+					!busy && is_querying(c) ? POLL_PACKETS : POLL_NOTHING);
+			c->yield = false;
 		}
 		if (state_of(c) == UP)
 			leave(c);
@@ -641,6 +670,7 @@ release_slot(void *arg)
 	c->slot_used[h->slot] = false;
 	c->credit_slot[c->nb_credit_slots++] = h->slot;
 	pthread_mutex_unlock(&c->lock);
+	poll_wake(&c->pause);
 	free(h);
 }
 
@@ -651,6 +681,7 @@ return_slot(struct scan_client *c, uint32_t slot)
 	c->slot_used[slot] = false;
 	c->credit_slot[c->nb_credit_slots++] = slot;
 	pthread_mutex_unlock(&c->lock);
+	poll_wake(&c->pause);
 }
 
 /* Get the next message of the present query. @return 0; errno */
@@ -665,7 +696,7 @@ next_message(struct scan_client *c)
 		c->reading->nb = 0;
 	}
 	while (c->head == c->tail && c->state != DOWN)
-		pthread_cond_wait(&c->changed, &c->lock);
+		wait_changed(c);
 	down = c->head == c->tail;
 	if (!down) {
 		const struct scan_data *m =
@@ -693,7 +724,7 @@ wait_written(struct scan_client *c, const struct scan_record *r)
 	pthread_mutex_lock(&c->lock);
 	used = c->slot_used[r->slot];
 	while (!used && (int32_t)(c->nb_written - part) <= 0 && c->state != DOWN)
-		pthread_cond_wait(&c->changed, &c->lock);
+		wait_changed(c);
 	down = (int32_t)(c->nb_written - part) <= 0;
 	imm = c->written[part % SCAN_SLOTS_MAX];
 	if (!used && !down)
@@ -1107,6 +1138,7 @@ client_free(struct scan_client *c)
 	free(c->reading);
 	pthread_mutex_destroy(&c->lock);
 	pthread_cond_destroy(&c->changed);
+	poll_pause_destroy(&c->pause);
 	free(c);
 }
 
@@ -1164,6 +1196,8 @@ scan_client_open(struct scan_client **client, const struct scan_client_config *c
 		return open_error(error, -ENOMEM, "not enough memory", "");
 	pthread_mutex_init(&c->lock, NULL);
 	monotonic_cond_init(&c->changed);
+	poll_pause_init(&c->pause);
+	c->cpu = -1;
 	ret = prepare(c, config, error);
 	if (ret == 0) {
 		/* signals are for the caller's threads */
@@ -1197,6 +1231,7 @@ scan_client_close(struct scan_client *c)
 	pthread_mutex_lock(&c->lock);
 	c->closing = true;
 	pthread_mutex_unlock(&c->lock);
+	poll_wake(&c->pause);
 	pthread_join(c->thread, NULL);
 	client_free(c);
 }
@@ -1228,7 +1263,7 @@ scan_client_query(struct scan_client *c, const char *sql, enum scan_form form,
 	c->cancel = false;
 	c->querying = true;
 	while (c->sql != NULL && c->state != DOWN)
-		pthread_cond_wait(&c->changed, &c->lock);
+		wait_changed(c);
 	c->sql = NULL;
 	down = c->state == DOWN;
 	pthread_mutex_unlock(&c->lock);
@@ -1255,6 +1290,7 @@ scan_client_cancel(struct scan_client *c)
 	pthread_mutex_lock(&c->lock);
 	c->cancel |= c->querying;
 	pthread_mutex_unlock(&c->lock);
+	poll_wake(&c->pause);
 }
 
 const char *

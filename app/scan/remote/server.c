@@ -10,6 +10,7 @@
 #include <rte_errno.h>
 #include <rte_log.h>
 
+#include "eal/poll_pause.h"
 #include "remote/proof.h"
 #include "remote/server.h"
 #include "xfer/admission.h"
@@ -92,6 +93,7 @@ struct scan_server {
 	unsigned int turn;
 	bool stopping;
 	uint8_t addr[16];
+	struct poll_pause pause;
 	struct session session[SCAN_SESSIONS];
 };
 
@@ -259,6 +261,7 @@ open_session(struct session *c)
 		return SCAN_REASON_FAILED;
 	worker.identity = &c->identity;
 	worker.work = &s->counters.work;
+	worker.pause = &s->pause;
 	/* an adapter would pin all pages of a file: parts are copied to registered memory */
 	worker.gather = strcmp(s->info.provider, "roce") == 0;
 	c->worker = scan_worker_create(&worker);
@@ -772,16 +775,37 @@ scan_server_poll(struct scan_server *s)
 	return busy;
 }
 
-bool
-scan_server_is_busy(const struct scan_server *s)
+/* What the next turn may find. */
+static enum poll_expect
+expected(const struct scan_server *s)
 {
+	enum poll_expect found = POLL_NOTHING;
 	unsigned int i;
 
 	for (i = 0; i < SCAN_SESSIONS; i++) {
-		if (s->session[i].state == UP && s->session[i].querying)
-			return true;
+		if (s->session[i].worker == NULL)
+			continue;
+		switch (scan_worker_activity(s->session[i].worker)) {
+		case SCAN_WAITS:
+			/* what it waits for is not made by others of this process */
+			return POLL_PACKETS;
+		case SCAN_COMPETES:
+			found = POLL_SHARED;
+			break;
+		case SCAN_WORKS:
+			found = found == POLL_NOTHING ? POLL_THREAD : found;
+			break;
+		case SCAN_IDLE:
+			break;
+		}
 	}
-	return false;
+	return found;
+}
+
+void
+scan_server_pause(struct scan_server *s, bool busy)
+{
+	poll_pause(&s->pause, busy, busy ? POLL_NOTHING : expected(s));
 }
 
 void
@@ -835,6 +859,7 @@ scan_server_close(struct scan_server *s)
 	if (s->dev != NULL)
 		(void)rdma_dev_close(s->dev);
 	xfer_keyring_free(&s->keys);
+	poll_pause_destroy(&s->pause);
 	free(s);
 }
 
@@ -856,8 +881,10 @@ scan_server_open(struct scan_server **server, const struct scan_server_config *c
 	s->config.idle_ms = config->idle_ms > 0 ? config->idle_ms : IDLE_MS;
 	for (i = 0; i < SCAN_SESSIONS; i++)
 		s->session[i] = (struct session){.server = s, .place = -1};
+	poll_pause_init(&s->pause);
 	ret = xfer_keyring_read(&s->keys, config->keys, message);
 	if (ret < 0) {
+		poll_pause_destroy(&s->pause);
 		free(s);
 		return ret;
 	}

@@ -59,8 +59,8 @@ int scan_server_open(struct scan_server **server, const struct scan_server_confi
 /** Do what there is to do. @return false: nothing */
 bool scan_server_poll(struct scan_server *s);
 
-/** Whether a query is executed. */
-bool scan_server_is_busy(const struct scan_server *s);
+/** Pause after scan_server_poll(). @param busy  what it has returned */
+void scan_server_pause(struct scan_server *s, bool busy);
 
 /** End all sessions: clients are told. Poll until scan_server_is_idle(). */
 void scan_server_stop(struct scan_server *s);

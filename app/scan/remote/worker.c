@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eal/poll_pause.h"
 #include "eal/process_cpus.h"
 #include "escaped_text.h"
 #include "remote/worker.h"
@@ -61,6 +62,9 @@ struct scan_worker {
 	uint32_t nb_files, nb_registered; /* the lcore has tried to register them */
 	bool leaving_files;		  /* registrations must end */
 
+	enum scan_activity activity; /* atomic; written by the thread */
+	bool competes;		     /* atomic; the thread may run on the CPU of an lcore */
+
 	/* Of the thread. */
 	struct sql_catalog catalog;
 	struct sql_session session;
@@ -78,6 +82,30 @@ static bool
 must_end(const struct scan_worker *w)
 {
 	return w->stopping || w->end != SCAN_END_NOT;
+}
+
+static void
+set_activity(struct scan_worker *w, enum scan_activity activity)
+{
+	__atomic_store_n(&w->activity, activity, __ATOMIC_RELAXED);
+}
+
+static void
+wake_lcore(const struct scan_worker *w)
+{
+	if (w->config.pause != NULL)
+		poll_wake(w->config.pause);
+}
+
+/* Wait for the client or for the lcore, which must know it, with the lock. */
+static void
+wait_changed(struct scan_worker *w)
+{
+	set_activity(w, w->running ? SCAN_WAITS : SCAN_IDLE);
+	wake_lcore(w);
+	pthread_cond_wait(&w->changed, &w->lock);
+	if (w->running)
+		set_activity(w, w->competes ? SCAN_COMPETES : SCAN_WORKS);
 }
 
 static void
@@ -105,7 +133,7 @@ queue_message(struct scan_worker *w, const struct scan_output *part, bool last)
 	pthread_mutex_lock(&w->lock);
 	while (!w->stopping && (last || !must_end(w)) &&
 		(w->window == 0 || w->tail - w->head == QUEUE))
-		pthread_cond_wait(&w->changed, &w->lock);
+		wait_changed(w);
 	if (must_end(w))
 		ret = -ECANCELED;
 	if (!w->stopping && (last || ret == 0)) {
@@ -122,8 +150,10 @@ queue_message(struct scan_worker *w, const struct scan_output *part, bool last)
 		w->sql = NULL;
 		w->end = SCAN_END_NOT;
 		w->running = false;
+		set_activity(w, SCAN_IDLE);
 	}
 	pthread_mutex_unlock(&w->lock);
+	wake_lcore(w);
 	if (!last)
 		begin_message(w);
 	return ret;
@@ -184,7 +214,7 @@ take_stage(struct scan_worker *w, uint32_t *slot)
 		if (must_end(w))
 			stage = -ECANCELED;
 		else if (stage == SCAN_STAGES || w->nb_free_slots == 0) {
-			pthread_cond_wait(&w->changed, &w->lock);
+			wait_changed(w);
 			continue;
 		}
 		break;
@@ -230,7 +260,7 @@ file_of(struct scan_worker *w, const uint8_t *bytes)
 		pthread_mutex_lock(&w->lock);
 		w->file[w->nb_files++] = (struct scan_mapping){m.data, m.size, m.guard, NULL};
 		while (w->nb_registered < w->nb_files && !must_end(w))
-			pthread_cond_wait(&w->changed, &w->lock);
+			wait_changed(w);
 		good = w->nb_registered == w->nb_files;
 		pthread_mutex_unlock(&w->lock);
 		if (!good)
@@ -246,10 +276,10 @@ leave_files(struct scan_worker *w)
 {
 	pthread_mutex_lock(&w->lock);
 	while (w->nb_gathered > 0 && !w->stopping)
-		pthread_cond_wait(&w->changed, &w->lock);
+		wait_changed(w);
 	w->leaving_files = w->nb_files > 0;
 	while (w->leaving_files)
-		pthread_cond_wait(&w->changed, &w->lock);
+		wait_changed(w);
 	w->nb_files = w->nb_registered = 0;
 	pthread_mutex_unlock(&w->lock);
 }
@@ -353,7 +383,7 @@ wait_gathered(struct scan_worker *w)
 
 	pthread_mutex_lock(&w->lock);
 	while (w->nb_gathered > 0 && !must_end(w))
-		pthread_cond_wait(&w->changed, &w->lock);
+		wait_changed(w);
 	ret = must_end(w) ? -ECANCELED : 0;
 	pthread_mutex_unlock(&w->lock);
 	return ret;
@@ -512,6 +542,8 @@ execute(struct scan_worker *w, char *error, size_t size)
 		ret = sql_reader_open(&reader, &w->session);
 	if (ret == 0) {
 		w->gathered = 0;
+		/* a body of a batch is in one slot, so that the client need not copy it */
+		sql_reader_batch_bytes(reader, w->slots > 0 ? w->slot_bytes : 0);
 		ret = send_result(w, reader);
 		sql_reader_close(reader);
 		if (ret == 0)
@@ -616,10 +648,11 @@ worker_main(void *arg)
 
 	/* the threads of the engine inherit it */
 	process_cpus_take();
+	w->competes = process_cpus_are_shared();
 	pthread_mutex_lock(&w->lock);
 	while (!w->stopping) {
 		if (!w->running) {
-			pthread_cond_wait(&w->changed, &w->lock);
+			wait_changed(w);
 			continue;
 		}
 		pthread_mutex_unlock(&w->lock);
@@ -736,6 +769,8 @@ scan_worker_query(struct scan_worker *w, uint32_t cursor, enum scan_form form, c
 		w->cursor = cursor;
 		w->form = form;
 		w->running = true;
+		/* until the thread runs, too: it needs the CPU */
+		set_activity(w, w->competes ? SCAN_COMPETES : SCAN_WORKS);
 		pthread_cond_broadcast(&w->changed);
 	}
 	pthread_mutex_unlock(&w->lock);
@@ -784,6 +819,12 @@ scan_worker_state_get(struct scan_worker *w, struct scan_worker_state *state)
 	pthread_mutex_lock(&w->lock);
 	*state = (struct scan_worker_state){w->running, w->cursor, w->end};
 	pthread_mutex_unlock(&w->lock);
+}
+
+enum scan_activity
+scan_worker_activity(const struct scan_worker *w)
+{
+	return __atomic_load_n(&w->activity, __ATOMIC_RELAXED);
 }
 
 bool

@@ -18,10 +18,11 @@
 #include "sql/map_guard.h"
 #include "xfer/identity.h"
 
-#define SCAN_STAGES 4	/**< parts of bodies in registered memory */
+#define SCAN_STAGES 8	/**< parts of bodies in registered memory */
 #define SCAN_PIECES 512 /**< most pieces of a part */
 #define SCAN_FILES  16	/**< most files of a session whose mappings are registered */
 
+struct poll_pause;
 struct rdma_mr;
 struct scan_worker;
 
@@ -44,7 +45,8 @@ struct scan_worker_config {
 	const char *memory;		      /**< limit of the engine's buffers, such as "1GB" */
 	const struct xfer_identity *identity; /**< whose runs are the tables; it is copied */
 	struct scan_work *work;		      /**< it must outlive the threads */
-	bool gather; /**< the lcore registers mapped files (scan_worker_files()) */
+	bool gather;		  /**< the lcore registers mapped files (scan_worker_files()) */
+	struct poll_pause *pause; /**< of the lcore; it is woken for outputs. NULL: none */
 };
 
 /** Create a session's engine. It is opened by the first query. @return NULL: errno is set */
@@ -88,6 +90,16 @@ struct scan_worker_state {
 };
 
 void scan_worker_state_get(struct scan_worker *w, struct scan_worker_state *state);
+
+/** What an engine does. */
+enum scan_activity {
+	SCAN_IDLE,    /**< there is no query */
+	SCAN_WAITS,   /**< for the client or the lcore */
+	SCAN_WORKS,   /**< on CPUs that no lcore has */
+	SCAN_COMPETES /**< it works, and may run on the CPU of the lcore */
+};
+
+enum scan_activity scan_worker_activity(const struct scan_worker *w);
 
 /** A mapped file that the lcore registers for a session's engine. */
 struct scan_mapping {
