@@ -13,7 +13,7 @@
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
-#include "eal/poll_pause.h"
+#include "eal/process_cpus.h"
 #include "scan_bench.h"
 
 #define WIRE_SLOTS 1024
@@ -63,6 +63,24 @@ pair_run(client_job client, void *client_arg, server_job serve, void *server_arg
 		rig_die("no thread for a client");
 	serve(server_arg, &p.done);
 	pthread_join(thread, NULL);
+}
+
+/*
+ * Linked in place of process_cpus_take(). If lcores have all CPUs, it would let the engine use that
+ * of the client, too: the engine then has the CPU of the server's lcore.
+ */
+void __real_process_cpus_take(void);
+void __wrap_process_cpus_take(void);
+
+void
+__wrap_process_cpus_take(void)
+{
+	const rte_cpuset_t cpus = rte_lcore_cpuset(rte_get_main_lcore());
+
+	if (process_cpus_are_shared())
+		(void)pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
+	else
+		__real_process_cpus_take();
 }
 
 /* ---- server ---------------------------------------------------------------------------------- */
@@ -124,12 +142,8 @@ ends_open_server(void)
 void
 ends_serve(void *arg, const atomic_bool *done)
 {
-	struct poll_pause pause = {0};
-	bool busy;
-
 	while (!atomic_load_explicit(done, memory_order_acquire)) {
-		busy = scan_server_poll(server);
-		poll_pause(&pause, busy, scan_server_is_busy(server));
+		scan_server_pause(server, scan_server_poll(server));
 	}
 }
 
