@@ -347,7 +347,7 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 	PLACE(nothing, GK_CUDA_WORDS / sizeof(*a->nothing));
 	PLACE(bin, a->bins > 0 ? (uint64_t)a->chunks * GK_CUDA_CHUNK : 0);
 	PLACE(bin_pixels, a->bins);
-	PLACE(profile_sums, 2 * batches * a->bins);
+	PLACE(profile_sums, 2 * (uint64_t)a->gangs * (GK_BATCH_MAX + 1) * a->bins);
 	PLACE(copy, a->staged || a->trailers ? batches * a->chunks * GK_CUDA_CHUNK : 0);
 	PLACE(chunk_ends, 2 * chunk_blocks);
 #undef PLACE
@@ -705,7 +705,7 @@ launch(struct gk *gk)
 			gk->constants, &gk->args, sizeof(gk->args), gk->stream);
 	if (ret == CUDA_SUCCESS && gk->args.profiles != NULL)
 		ret = cuda->cuMemsetD8Async((CUdeviceptr_v2)(uintptr_t)gk->args.profile_sums, 0,
-			2 * (uint64_t)gk->args.gangs * GK_BATCH_MAX * gk->args.bins *
+			2 * (uint64_t)gk->args.gangs * (GK_BATCH_MAX + 1) * gk->args.bins *
 				sizeof(*gk->args.profile_sums),
 			gk->stream);
 	if (ret == CUDA_SUCCESS && gk->args.searches)

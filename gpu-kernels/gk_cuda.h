@@ -208,7 +208,7 @@ struct gk_cuda_args {
 	/** of the pixels of a chunk: [chunks][GK_CUDA_CHUNK]; `bins`: in no bin, or no pixel */
 	uint16_t *bin;
 	uint32_t *bin_pixels; /**< pixels of each bin */
-	/** [gangs][2][GK_BATCH_MAX][bins]; zero between batches */
+	/** of frames, and of all together: [gangs][2][GK_BATCH_MAX + 1][bins]; 0 between batches */
 	struct gk_cuda_profile_sum *profile_sums;
 	/** raw data, staged or with trailers: [gangs][GK_BATCH_MAX][chunks][GK_CUDA_CHUNK] */
 	uint16_t *copy;

@@ -113,6 +113,34 @@ load_coef(struct lane_coef *c, const struct feed *f, enum coef_use use)
 	return load_shared2(f->area + GK_CUDA_AT_FIRST);
 }
 
+/* The same from device memory. */
+static __device__ __forceinline__ uint2
+load_coef_far(struct lane_coef *c, const struct gk_cuda_coef *from, enum coef_use use)
+{
+#pragma unroll
+	for (int k = 0; k < 4; k++) {
+		const uint32_t at = pixel_of(4 * k);
+		const float4 p = __ldcg((const float4 *)(from->p + at));
+		const float4 r = __ldcg((const float4 *)(from->r + at));
+
+		c->p[4 * k] = p.x, c->p[4 * k + 1] = p.y;
+		c->p[4 * k + 2] = p.z, c->p[4 * k + 3] = p.w;
+		c->r[4 * k] = r.x, c->r[4 * k + 1] = r.y;
+		c->r[4 * k + 2] = r.z, c->r[4 * k + 3] = r.w;
+	}
+#pragma unroll
+	for (int k = 0; k < 4 && use != NO_WORDS; k++) {
+		const uint32_t at = pixel_of(4 * k);
+		const uint2 bragg = __ldcg((const uint2 *)(from->bragg + at));
+		const uint2 csr =
+			use == TWO_WORDS ? __ldcg((const uint2 *)(from->csr + at)) : bragg;
+
+		c->bragg[2 * k] = bragg.x, c->bragg[2 * k + 1] = bragg.y;
+		c->csr[2 * k] = csr.x, c->csr[2 * k + 1] = csr.y;
+	}
+	return __ldcg((const uint2 *)&from->holes);
+}
+
 /* Load the words of a thread, by quarters. */
 static __device__ __forceinline__ void
 load_words(uint2 w[4], uint32_t words)
@@ -334,6 +362,34 @@ store_missing(uint64_t out, uint32_t kind, const struct spot *s)
 		store_missing_image(image_at(out), args.value, s);
 }
 
+#ifdef GK_CUDA_PROFILE
+#include "gk_cuda_profile_chunk.cuh"
+#else
+struct profile_lane {
+};
+
+static __device__ __forceinline__ void
+profile_load(struct profile_lane *l, uint32_t chunk)
+{
+}
+
+static __device__ __forceinline__ void
+profile_prefetch(const struct gk_cuda_coef *coef, uint32_t chunk)
+{
+}
+
+static __device__ __forceinline__ void
+profile_add(const struct profile_lane *l, uint32_t f, const float x[GK_CUDA_LANE])
+{
+}
+
+static __device__ __forceinline__ void
+profile_lost(struct gk_cuda_profile_sum *sums, const struct gk_cuda_coef *coef, uint32_t chunk,
+	uint32_t holes, uint32_t missing)
+{
+}
+#endif
+
 /*
  * Whether photons of an image are stored before the statistics and converted again for these, so
  * that fewer registers are spilled. In the kernel without a search, f32 images of 4M frames take
@@ -348,20 +404,24 @@ store_missing(uint64_t out, uint32_t kind, const struct spot *s)
 
 /*
  * Statistics of a chunk of all frames of a batch.
- * @param direct  whether output of some frames is written, too, because their kind is certain
- * @param tally   the warp's, in shared memory
+ * @param direct   whether output of some frames is written, too, because their kind is certain
+ * @param profile  whether photons are added to radial profiles, which are where coefficients are
+ *                 otherwise copied to
+ * @param tally    the warp's, in shared memory
+ * @param sums     of the profiles of the batch
  * @return whether odd pixels are left to be counted; here they are below all thresholds
  */
-template <bool direct, uint32_t lead, uint32_t STEP>
+template <bool direct, uint32_t lead, uint32_t STEP, bool profile>
 static __device__ __forceinline__ bool
 count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uint32_t *counts,
-	struct tally *tally)
+	struct tally *tally, struct gk_cuda_profile_sum *sums)
 {
 	const uint32_t n = feed->n, lane = lane_of_warp(), chunk = feed->chunk;
 	const bool few = lead == LEAD_FEW;
 	const enum coef_use use = use_of(&b->params, few);
 	const bool low = all_odd(&b->params, few);
 	uint32_t count = 0, sum = 0, odd = 0;
+	struct profile_lane bins;
 	struct spot spot;
 	struct lane_coef c;
 	uint2 known; /* holes, wild pixels */
@@ -369,11 +429,18 @@ count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uin
 	/*
 	 * Load before the loop: values loaded conditionally are live everywhere, and are spilled.
 	 */
-	feed_wait<lead>(feed);
-	known = load_coef(&c, feed, use);
-	__syncwarp();
-	if (feed->left > 0)
-		copy_coef(feed, chunk + STEP, use);
+	if (profile) {
+		known = load_coef_far(&c, feed->coef + chunk, use);
+		profile_load(&bins, chunk);
+		if (feed->left > 0)
+			profile_prefetch(feed->coef, chunk + STEP);
+	} else {
+		feed_wait<lead>(feed);
+		known = load_coef(&c, feed, use);
+		__syncwarp();
+		if (feed->left > 0)
+			copy_coef(feed, chunk + STEP, use);
+	}
 	if (direct)
 		spot = spot_of(feed->coef, chunk, known.x);
 #pragma unroll 1
@@ -410,6 +477,8 @@ count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uin
 			load_words(w, words);
 			l = counts_of(w, &c, &b->params, few, x);
 		}
+		if (profile && (feed->present >> f & 1))
+			profile_add(&bins, f, x);
 		if (__any_sync(ALL_LANES, !all_g0(w) || known.y != 0 || low)) {
 			const uint32_t bits =
 				low ? ALL_BITS : odd_bits(words, feed->coef + chunk, known.y);
@@ -427,6 +496,9 @@ count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uin
 		}
 	}
 	odd &= feed->present;
+	if (profile)
+		profile_lost(
+			sums, feed->coef + chunk, chunk, known.x, ~feed->present & ((1u << n) - 1));
 	if (!(feed->present >> lane & 1))
 		count = sum = 0;
 	if (lane < GK_BATCH_MAX)

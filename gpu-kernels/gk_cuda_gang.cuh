@@ -178,7 +178,7 @@ finish(bool reported)
 	if (makes_profiles() && gang_state.batch.op == GK_OP_FRAMES) {
 		__syncthreads();
 		if (gang_state.last)
-			profile_write();
+			profile_close();
 		__syncthreads();
 	}
 	if (threadIdx.x != 0 || !gang_state.last)
@@ -202,7 +202,7 @@ found_odd(const struct feed *f, uint32_t i)
 }
 
 /* Compute the statistics of a block's chunks, except those of odd pixels. */
-template <bool direct, uint32_t lead>
+template <bool direct, uint32_t lead, bool profile>
 static __device__ __noinline__ void
 count_all(void)
 {
@@ -218,25 +218,26 @@ count_all(void)
 		(1u << gang_state.batch.nb_frames) - 1,
 		/* with images being written, evicting first costs 0.2 us (measured) */
 		direct ? leave_normally() : leave_first());
-	copy_coef(&feed, feed.chunk, use_of(&gang_state.batch.params, lead == LEAD_FEW));
+	if (!profile)
+		copy_coef(&feed, feed.chunk, use_of(&gang_state.batch.params, lead == LEAD_FEW));
 	feed_start<lead, GK_CUDA_WARPS>(&feed);
 	for (uint32_t i = 0; i < chunks; i++) {
-		if (count_chunk<direct, lead, GK_CUDA_WARPS>(
-			    &gang_state.batch, m->gang, &feed, gang_counts(), tally))
+		if (count_chunk<direct, lead, GK_CUDA_WARPS, profile>(&gang_state.batch, m->gang,
+			    &feed, gang_counts(), tally, profile_sums(0)))
 			found_odd(&feed, i);
 		feed_chunk<GK_CUDA_WARPS, !direct>(&feed);
 	}
 	__syncwarp();
 }
 
-template <bool direct>
+template <bool direct, bool profile>
 static __device__ __forceinline__ void
 count_any(void)
 {
 	if (!few_frames())
-		count_all<direct, LEAD>();
+		count_all<direct, LEAD, profile>();
 	else
-		count_all<direct, LEAD_FEW>();
+		count_all<direct, LEAD_FEW, profile>();
 }
 
 static __device__ __forceinline__ void
@@ -250,9 +251,13 @@ count_frames(void)
 		gang_state.tally[warp_of_block()][lane] = {0, 0, 0, 0, 0};
 	__syncwarp();
 	if (gang_state.batch.direct != 0)
-		count_any<true>();
+		count_any<true, false>();
+#ifdef GK_CUDA_PROFILE
+	else if (profile_joins())
+		count_any<false, true>();
+#endif
 	else
-		count_any<false>();
+		count_any<false, false>();
 	__syncwarp();
 	found = load_shared_u32(at);
 	if (found != 0)
@@ -371,6 +376,7 @@ serve_frames(void)
 	}
 	if (s->batch.pack || s->batch.aim)
 		pack_all();
+	profile_open();
 	count_frames();
 	if (s->batch.dark != 0)
 		dark_all();
@@ -411,6 +417,7 @@ serve_frames(void)
 		else if (args.staged || (kept & ~s->batch.trailers) == 0)
 			release_packets();
 	}
+	profile_write();
 	if (listed != 0)
 		output_lists(listed);
 	if (kept != 0) {

@@ -263,11 +263,56 @@ makes_profiles(void)
 {
 	return args.profiles != NULL;
 }
+
+/*
+ * Whether the photons of the batch are added while they are counted: there is room for the bins,
+ * and no image is written meanwhile, which needs the registers.
+ */
+static __device__ __forceinline__ bool
+profile_joins(void)
+{
+	const struct member *m = &gang_state.member;
+
+	return makes_profiles() && args.bins < PROFILE_BINS && gang_state.batch.direct == 0 &&
+		m->end - m->first <= PROFILE_PART;
+}
+
+/* Sums of a frame of the batch in device memory; GK_BATCH_MAX: those of all frames. */
+static __device__ __forceinline__ struct gk_cuda_profile_sum *
+profile_sums(uint32_t f)
+{
+	return args.profile_sums + (batch_set() * (GK_BATCH_MAX + 1) + f) * args.bins;
+}
+
+static __device__ void profile_odd(
+	uint32_t chunk, uint32_t pixel, uint32_t f, float quick, float x);
 #else
 static __device__ __forceinline__ bool
 makes_profiles(void)
 {
 	return false;
+}
+
+static __device__ __forceinline__ bool
+profile_joins(void)
+{
+	return false;
+}
+
+static __device__ __forceinline__ struct gk_cuda_profile_sum *
+profile_sums(uint32_t f)
+{
+	return NULL;
+}
+
+static __device__ __forceinline__ void
+profile_open(void)
+{
+}
+
+static __device__ __forceinline__ void
+profile_odd(uint32_t chunk, uint32_t pixel, uint32_t f, float quick, float x)
+{
 }
 
 static __device__ __forceinline__ void
@@ -277,6 +322,11 @@ profile_frames(void)
 
 static __device__ __forceinline__ void
 profile_write(void)
+{
+}
+
+static __device__ __forceinline__ void
+profile_close(void)
 {
 }
 #endif

@@ -63,6 +63,8 @@ convert_odd(uint32_t chunk, uint32_t area, uint32_t entry)
 		atomicAdd(&t->invalid, lost);
 	if (x == INFINITY)
 		atomicAdd(&t->saturated, 1u);
+	if (profile_joins())
+		profile_odd(chunk, pixel, f, quick, x);
 	if ((b->direct >> f & 1) && b->frame[f].direct == GK_KIND_IMAGE)
 		store_value(image_at(b->frame[f].out),
 			(uint64_t)divide(chunk, args.row_chunks) * args.geometry.cols +

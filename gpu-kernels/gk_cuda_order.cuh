@@ -175,6 +175,13 @@ copy_wait(void)
 }
 /** @} */
 
+/* Fetch a line into the L2 cache. */
+static __device__ __forceinline__ void
+prefetch_line(const void *p)
+{
+	asm volatile("prefetch.global.L2 [%0];" : : "l"(p));
+}
+
 /* Access to shared memory by shared-state-space addresses. @{ */
 static __device__ __forceinline__ uint4
 load_shared4(uint32_t from)
@@ -237,6 +244,15 @@ load_shared_u32(uint32_t from)
 }
 
 static __device__ __forceinline__ void
+store_shared4(uint32_t to, uint4 v)
+{
+	asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+		     :
+		     : "r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+		     : "memory");
+}
+
+static __device__ __forceinline__ void
 store_shared_u32(uint32_t to, uint32_t v)
 {
 	asm volatile("st.shared.u32 [%0], %1;" : : "r"(to), "r"(v) : "memory");
@@ -250,6 +266,25 @@ add_shared_u32(uint32_t to, uint32_t v)
 
 	asm volatile("atom.shared.add.u32 %0, [%1], %2;" : "=r"(was) : "r"(to), "r"(v) : "memory");
 	return was;
+}
+
+/*
+ * Add a sum that is not 0, and clear it, where `wanted` is not 0: with predicates, because branches
+ * take longer than the addition.
+ */
+static __device__ __forceinline__ void
+move_shared_if(uint32_t wanted, uint32_t to, uint32_t &sum)
+{
+	asm volatile("{\n\t"
+		     ".reg .pred end, some;\n\t"
+		     "setp.ne.u32 end, %1, 0;\n\t"
+		     "setp.ne.and.u32 some, %0, 0, end;\n\t"
+		     "@some red.shared.add.u32 [%2], %0;\n\t"
+		     "@end mov.u32 %0, 0;\n\t"
+		     "}"
+		     : "+r"(sum)
+		     : "r"(wanted), "r"(to)
+		     : "memory");
 }
 
 static __device__ __forceinline__ void

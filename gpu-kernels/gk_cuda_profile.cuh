@@ -1,38 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Radial profiles as a stage of a gang, after statistics. A block adds the photons of its chunks to
- * bins in shared memory, which no other stage uses at that time, and then these bins to sums of the
- * gang in device memory. The last block of a batch writes the profiles. All sums are of integers,
- * so that their order does not matter.
+ * Radial profiles as a stage of a gang. A block adds the photons of its chunks to bins in shared
+ * memory, and then these bins to sums of the gang in device memory. When all blocks have counted,
+ * each writes a part of the profiles. All sums are of integers, so that their order does not
+ * matter.
  *
- * A warp loads coefficients and bins of a chunk once for all frames. A thread has the same pixels
- * as in gk_cuda_chunk.cuh, and joins neighbours of the same bin before it adds them: additions to
- * one address wait for each other.
+ * Photons are added while they are counted (gk_cuda_profile_chunk.cuh), or after that if the bins
+ * have no room meanwhile, or if images are written. Then a warp loads coefficients and bins of a
+ * chunk once for all frames. A thread has the same pixels as in gk_cuda_chunk.cuh, and joins
+ * neighbours of the same bin before it adds them: additions to one address wait for each other.
  */
 #ifndef GK_CUDA_PROFILE_CUH
 #define GK_CUDA_PROFILE_CUH
 
 #include "gk_cuda_member.cuh"
-#include "gk_radial.h"
-
-/* Chunks whose photons fit into 32 bits */
-#define PROFILE_PART (GK_RADIAL_PART / GK_CUDA_CHUNK)
 
 /* Bins of a frame in shared memory. */
-struct profile_bins {
+struct profile_bins_far {
 	uint32_t *sum; /* of photons, modulo 2^32; [args.bins + 1], the last one is not used */
 	uint32_t *lost;
 };
 
 /* Pixels and coefficients of a thread. */
-struct profile_lane {
+struct profile_lane_far {
 	float p[GK_CUDA_LANE];
 	float r[GK_CUDA_LANE];
 	uint2 bin[4];
 	uint32_t holes, wild; /* bit masks; pixel i is bit i */
 };
 
-static __device__ __forceinline__ struct profile_bins
+static __device__ __forceinline__ struct profile_bins_far
 profile_bins_of(uint32_t i)
 {
 	extern __shared__ uint4 shared_area[];
@@ -54,7 +51,7 @@ profile_bits(const uint32_t *bits)
 }
 
 static __device__ __forceinline__ void
-profile_load(struct profile_lane *l, const struct gk_cuda_coef *coef, uint32_t chunk)
+profile_load_far(struct profile_lane_far *l, const struct gk_cuda_coef *coef, uint32_t chunk)
 {
 	const uint2 known = __ldcg((const uint2 *)&coef->holes); /* holes, wild pixels */
 
@@ -96,7 +93,7 @@ half_of(uint2 four, uint32_t j)
 
 /* Add pixels that the fast path cannot convert, and pixels that are not valid. */
 static __device__ __forceinline__ void
-profile_rest(const struct profile_bins *b, const struct gk_cuda_coef *coef, uint32_t chunk,
+profile_rest(const struct profile_bins_far *b, const struct gk_cuda_coef *coef, uint32_t chunk,
 	uint64_t words, uint32_t rest, uint32_t holes)
 {
 #pragma unroll 1
@@ -117,7 +114,7 @@ profile_rest(const struct profile_bins *b, const struct gk_cuda_coef *coef, uint
 
 /* Add a thread's pixels of one frame. */
 static __device__ __forceinline__ void
-profile_add(const struct profile_bins *b, const struct profile_lane *l,
+profile_add_far(const struct profile_bins_far *b, const struct profile_lane_far *l,
 	const struct gk_cuda_coef *coef, uint32_t chunk, uint64_t words, const uint2 w[4])
 {
 	/* pixels for profile_rest(), and those of them that are known to be not valid */
@@ -167,20 +164,20 @@ profile_chunk(uint32_t chunk, uint32_t first, uint32_t n)
 	const struct gk_cuda_coef *coef = batch_coef() + chunk;
 	const uint32_t pixels = pixels_of(chunk);
 	uint64_t words = words_of(first, chunk);
-	struct profile_lane l;
+	struct profile_lane_far l;
 	uint2 w[4];
 
 	profile_read(w, words, pixels);
-	profile_load(&l, coef, chunk);
+	profile_load_far(&l, coef, chunk);
 #pragma unroll 1
 	for (uint32_t i = 0; i < n; i++) {
-		const struct profile_bins b = profile_bins_of(i);
+		const struct profile_bins_far b = profile_bins_of(i);
 		const uint64_t next = i + 1 < n ? words_of(first + i + 1, chunk) : 0;
 		uint2 ahead[4];
 
 		/* while this frame is added */
 		profile_read(ahead, next, pixels);
-		profile_add(&b, &l, coef, chunk, words, w);
+		profile_add_far(&b, &l, coef, chunk, words, w);
 		words = next;
 #pragma unroll
 		for (int k = 0; k < 4; k++)
@@ -188,19 +185,12 @@ profile_chunk(uint32_t chunk, uint32_t first, uint32_t n)
 	}
 }
 
-/* Sums of a frame of the batch in device memory. */
-static __device__ __forceinline__ struct gk_cuda_profile_sum *
-profile_sums(uint32_t f)
-{
-	return args.profile_sums + (batch_set() * GK_BATCH_MAX + f) * args.bins;
-}
-
 /* Add the block's bins of `n` frames to those of the gang, and clear them. */
 static __device__ __forceinline__ void
 profile_flush(uint32_t first, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		const struct profile_bins b = profile_bins_of(i);
+		const struct profile_bins_far b = profile_bins_of(i);
 		struct gk_cuda_profile_sum *to = profile_sums(first + i);
 
 		for (uint32_t bin = threadIdx.x; bin <= args.bins; bin += GK_CUDA_THREADS) {
@@ -216,6 +206,65 @@ profile_flush(uint32_t first, uint32_t n)
 	}
 }
 
+/* All threads of a block, before its chunks are counted. */
+static __device__ __forceinline__ void
+profile_open(void)
+{
+	if (!profile_joins())
+		return;
+	__syncthreads(); /* shared memory */
+	for (uint32_t f = 0; f < gang_state.batch.nb_frames; f++)
+		for (uint32_t i = threadIdx.x * 4; i < PROFILE_BINS; i += GK_CUDA_THREADS * 4)
+			store_shared4(profile_at(f) + i * 4, make_uint4(0, 0, 0, 0));
+	__syncthreads();
+}
+
+/*
+ * Add an odd pixel of a frame that was counted, and take back what the fast path has added.
+ * @param quick,x  its photons by the fast path, and in truth
+ */
+static __device__ __noinline__ void
+profile_odd(uint32_t chunk, uint32_t pixel, uint32_t f, float quick, float x)
+{
+	const uint32_t bin = __ldcg(profile_bins(chunk) + pixel);
+	const uint32_t hole = bit_at((batch_coef() + chunk)->hole_bits, pixel);
+	const int16_t v = gk_value_i16(x);
+	const bool valid = gk_radial_is_valid(v);
+	const uint32_t more = (uint32_t)((valid ? v : 0) - quick_value(quick));
+	const uint32_t lost = (valid ? 0 : 1) - hole;
+
+	if (bin >= args.bins)
+		return;
+	if (more != 0)
+		add_shared_u32(profile_at(f) + bin * 4, more);
+	if (lost != 0)
+		atomicAdd(&profile_sums(f)[bin].lost, lost);
+}
+
+/* All threads of a block: add what it has counted to the sums of the gang. */
+static __device__ __forceinline__ void
+profile_join(void)
+{
+	const uint32_t n = gang_state.batch.nb_frames;
+
+	__syncthreads();
+	for (uint32_t i = 0; i < n; i++) {
+		/* blocks begin with different frames: additions to one address wait */
+		const uint32_t f = (i + gang_state.member.block) % n, from = profile_at(f);
+		struct gk_cuda_profile_sum *to = profile_sums(f);
+
+#pragma unroll
+		for (uint32_t k = 0; k < PROFILE_BINS / GK_CUDA_THREADS; k++) {
+			const uint32_t bin = k * GK_CUDA_THREADS + threadIdx.x;
+			const int32_t sum = (int32_t)load_shared_u32(from + bin * 4);
+
+			if (sum != 0 && bin < args.bins)
+				atomicAdd(&to[bin].sum, (unsigned long long)(int64_t)sum);
+		}
+	}
+	__syncthreads();
+}
+
 /* All threads of a block, after its chunks are counted. */
 static __device__ __noinline__ void
 profile_frames(void)
@@ -226,6 +275,10 @@ profile_frames(void)
 
 	if (args.profiles == NULL)
 		return;
+	if (profile_joins()) {
+		profile_join();
+		return;
+	}
 	__syncthreads(); /* copies of words, and shared memory */
 	for (uint32_t i = threadIdx.x; i < group * words; i += GK_CUDA_THREADS)
 		profile_bins_of(0).sum[i] = 0;
@@ -245,26 +298,37 @@ profile_frames(void)
 	__syncthreads();
 }
 
-/* All threads of the last block of a batch: write the profiles, and clear the sums. */
+/* All threads of a gang, after all blocks have counted: write the profiles, and clear the sums. */
 static __device__ __noinline__ void
 profile_write(void)
 {
-	for (uint32_t f = 0; f < gang_state.batch.nb_frames; f++) {
-		uint8_t *area = (uint8_t *)__ldcg((const unsigned long long *)&gang_state.member.g
-							  ->profile[gang_state.number & 1][f]);
-		int64_t *to_sum = (int64_t *)area;
-		uint32_t *to_count = (uint32_t *)(area + args.profile_count_at);
-		uint4 *sums = (uint4 *)profile_sums(f);
+	const struct member *m = &gang_state.member;
+	const uint32_t all = gang_state.batch.nb_frames * args.bins;
+	const uint32_t lost = GK_BATCH_MAX * args.bins;
 
-		for (uint32_t bin = threadIdx.x; bin < args.bins; bin += GK_CUDA_THREADS) {
-			const uint4 s = __ldcg(sums + bin);
+	for (uint32_t i = m->block * GK_CUDA_THREADS + threadIdx.x; i < all;
+		i += args.blocks * GK_CUDA_THREADS) {
+		const uint32_t f = i / args.bins, bin = i - f * args.bins;
+		uint8_t *area = (uint8_t *)__ldcg(
+			(const unsigned long long *)&m->g->profile[gang_state.number & 1][f]);
+		uint4 *sums = (uint4 *)profile_sums(0);
+		const uint4 s = __ldcg(sums + i);
 
-			to_sum[bin] = (int64_t)((uint64_t)s.y << 32 | s.x);
-			to_count[bin] = __ldcg(args.bin_pixels + bin) - s.z;
-			__stcg(sums + bin, make_uint4(0, 0, 0, 0));
-		}
+		((int64_t *)area)[bin] = (int64_t)((uint64_t)s.y << 32 | s.x);
+		((uint32_t *)(area + args.profile_count_at))[bin] =
+			__ldcg(args.bin_pixels + bin) - s.z - __ldcg(&sums[lost + bin].z);
+		__stcg(sums + i, make_uint4(0, 0, 0, 0));
 	}
-	__threadfence_system();
+}
+
+/* All threads of the last block of a batch, after all have written. */
+static __device__ __forceinline__ void
+profile_close(void)
+{
+	uint4 *lost = (uint4 *)profile_sums(GK_BATCH_MAX);
+
+	for (uint32_t bin = threadIdx.x; bin < args.bins; bin += GK_CUDA_THREADS)
+		__stcg(lost + bin, make_uint4(0, 0, 0, 0));
 }
 
 #endif /* GK_CUDA_PROFILE_CUH */

@@ -96,7 +96,8 @@ count_all(const struct gk_cuda_batch *b, const uint64_t *table, uint32_t begin, 
 	copy_coef(&feed, feed.chunk, use_of(&b->params, lead == LEAD_FEW));
 	feed_start<lead, GK_CUDA_WARPS>(&feed);
 	for (uint32_t i = 0; i < chunks; i++) {
-		count_chunk<false, lead, GK_CUDA_WARPS>(b, 0, &feed, args.counts, tally);
+		count_chunk<false, lead, GK_CUDA_WARPS, false>(
+			b, 0, &feed, args.counts, tally, NULL);
 		feed_chunk<GK_CUDA_WARPS, false>(&feed);
 	}
 }

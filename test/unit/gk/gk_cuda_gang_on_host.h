@@ -291,6 +291,14 @@ load_shared_u32(uint32_t from)
 }
 
 static inline void
+store_shared4(uint32_t to, uint4 v)
+{
+	if (to % sizeof(v) != 0 || to + sizeof(v) > sizeof(shared_area))
+		abort();
+	memcpy((char *)shared_area + to, &v, sizeof(v));
+}
+
+static inline void
 store_shared_u32(uint32_t to, uint32_t v)
 {
 	if (to % sizeof(v) != 0 || to + sizeof(v) > sizeof(shared_area))
@@ -309,6 +317,20 @@ add_shared_u32(uint32_t to, uint32_t v)
 	v += was;
 	memcpy(at, &v, sizeof(v));
 	return was;
+}
+
+static inline void
+move_shared_if(uint32_t wanted, uint32_t to, uint32_t &sum)
+{
+	if (wanted == 0)
+		return;
+	add_shared_u32(to, sum);
+	sum = 0;
+}
+
+static inline void
+prefetch_line(const void *)
+{
 }
 
 static inline void
