@@ -134,7 +134,9 @@ label_find_blob(uint32_t slot, uint32_t number)
 		n = gk_peak_fill(
 			&hits, &panel, gk_peak_position(column - panel.fs, row - panel.ss), blob);
 	n = __shfl_sync(PEAK_LANES, n, 0);
-	if (peak_measure(slot, panel_number, blob, n, &record) != GK_PEAK_DROPPED) {
+	__syncwarp(); /* the positions */
+	if (peak_measure(slot, panel_number, blob, n, &record) != GK_PEAK_DROPPED &&
+		peak_lane() == 0) {
 		const uint32_t k = atomicAdd(&c->by_labels, 1u);
 
 		peak_args.by_labels[label_seed_part() + k] = record;

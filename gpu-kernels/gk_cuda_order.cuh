@@ -113,6 +113,13 @@ arrive(uint32_t *p)
 	return v;
 }
 
+/* The same without the value, and without waiting. */
+static __device__ __forceinline__ void
+arrive_only(uint32_t *p)
+{
+	asm volatile("red.release.gpu.global.add.u32 [%0], 1;" : : "l"(p) : "memory");
+}
+
 /*
  * Asynchronous copies of 16 bytes to shared memory through the L2 cache, counted in groups. Words
  * are used once or twice and are evicted first, so that coefficients stay. @{
@@ -311,13 +318,6 @@ now_ns(void)
 
 	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
 	return ns;
-}
-
-/* Keep loads whose only purpose is to fetch lines into the L1 cache. */
-static __device__ __forceinline__ void
-use_loaded(int16_t a, float b)
-{
-	asm volatile("" : : "h"(a), "f"(b));
 }
 
 #endif /* GK_CUDA_ORDER_CUH */

@@ -5,8 +5,9 @@
  * 1. count: photons by bin and value, marks of pixels above the threshold
  * 2. clip: limits of each bin, one warp a bin
  * 3. compare: marks that are above the limit of their bin are hits
- * 4. find: one warp a blob; it is filled and measured in a window of the frame
- * 5. order: places in the list, from the number of seeds before each seed
+ * 4. list: pixels that may be seeds of blobs, in a queue of all blocks
+ * 5. find: one warp a blob; it is filled and measured in a window of the frame
+ * 6. order: places in the list, from the number of seeds before each seed
  *
  * A frame with a blob that is larger than the window, or with more peaks than records, is searched
  * again by labels (gk_cuda_labels.cuh).
@@ -34,6 +35,7 @@
 #define PEAK_COLS    64
 #define PEAK_ABOVE   4	/* rows of a window above the seed */
 #define PEAK_SEED_AT 31 /* columns before the seed */
+#define PEAK_DISC    6	/* pixels of a disc that a thread loads at once */
 
 /* Constant memory of the search. */
 extern "C" {
@@ -63,9 +65,8 @@ struct peak_count_area {
 	uint32_t rest[PEAK_REST]; /* bin << 16 | photons */
 };
 
-/* A warp's window: hits of a blob, and its pixels in fill order. */
+/* A warp's window: pixels of a blob in fill order. */
 struct peak_window {
-	uint32_t word[PEAK_ROWS * 2 + 4];
 	uint32_t blob[PEAK_ROWS * PEAK_COLS];
 };
 
@@ -157,7 +158,7 @@ slot_list(uint32_t slot)
 /** @} */
 
 /* Wait for the other blocks of the gang. @return false: killed */
-static __device__ bool
+static __device__ __noinline__ bool
 peak_meet(void)
 {
 	struct peak_shared *s = &peak_state;
@@ -166,13 +167,12 @@ peak_meet(void)
 	if (threadIdx.x == 0) {
 		s->target += s->blocks;
 		s->go = 1;
-		arrive(s->met);
+		arrive_only(s->met);
 		while ((int32_t)(load_acquire(s->met) - s->target) < 0) {
 			if (load_acquire(s->killed) != 0) {
 				s->go = 0;
 				break;
 			}
-			__nanosleep(20);
 		}
 	}
 	__syncthreads();
@@ -221,26 +221,42 @@ peak_count_pixel(struct peak_count_area *a, uint32_t slot, uint32_t bin, int32_t
 			1u);
 }
 
-/* Photons and bins of 8 neighbouring pixels. */
-static __device__ __forceinline__ void
+/*
+ * A warp: count photons of 8 neighbouring pixels a lane; 4 neighbouring lanes have 32 pixels of a
+ * row. Additions to the table have no branches.
+ * @return bit mask of the pixels that are not counted yet; they are few
+ */
+static __device__ __forceinline__ uint32_t
 peak_count_group(struct peak_count_area *a, uint32_t slot, uint32_t at, const uint4 &photons,
 	const uint4 &bins, int32_t above)
 {
 	const uint32_t x[4] = {photons.x, photons.y, photons.z, photons.w};
 	const uint32_t b[4] = {bins.x, bins.y, bins.z, bins.w};
-	uint32_t marks = 0;
+	const uint32_t base = peak_state.base;
+	uint32_t marks = 0, rest = 0;
 
 #pragma unroll
 	for (uint32_t i = 0; i < PEAK_GROUP; i++) {
 		const int32_t value = (int16_t)(x[i / 2] >> i % 2 * 16);
 		const uint32_t bin = b[i / 2] >> i % 2 * 16 & 0xFFFF;
+		const bool used = (bin & GK_PEAK_MASKED) == 0, invalid = value == INT16_MIN;
+		const uint32_t small = (uint32_t)(value - GK_CUDA_PEAK_MIN);
+		const uint32_t entry = invalid ? GK_CUDA_PEAK_INVALID : small;
+		/* rows of masked pixels are beyond the window, too */
+		const bool in_table = bin - base < PEAK_WINDOW && value != 0 &&
+			(small < GK_CUDA_PEAK_INVALID || invalid);
 
-		if (bin & GK_PEAK_MASKED)
-			continue;
-		marks |= (uint32_t)(value > above) << i;
-		peak_count_pixel(a, slot, bin, value);
+		if (in_table)
+			atomicAdd(&a->values[(bin - base) * PEAK_STRIDE + entry], 1u);
+		marks |= (uint32_t)(used && value > above) << i;
+		rest |= (uint32_t)(used && !in_table && value != 0) << i;
 	}
-	((uint8_t *)slot_hits(slot))[at / 8] = (uint8_t)marks;
+	/* 32 pixels of a row at once: stores of bytes are slow */
+	marks |= __shfl_down_sync(PEAK_LANES, marks, 1) << 8;
+	marks |= __shfl_down_sync(PEAK_LANES, marks, 2) << 16;
+	if (at != UINT32_MAX && peak_lane() % 4 == 0)
+		slot_hits(slot)[at / 32] = marks;
+	return rest;
 }
 
 /* @return index of the pixels; UINT32_MAX: outside the frame */
@@ -279,6 +295,9 @@ peak_flush(struct peak_count_area *a, uint32_t slot)
 	const struct peak_shared *s = &peak_state;
 	const uint32_t n = min(s->n, (uint32_t)PEAK_REST);
 
+	/* first, because a thread waits for the place of a photon in its list */
+	for (uint32_t i = threadIdx.x; i < n; i += GK_CUDA_THREADS)
+		peak_list_rest(slot, a->rest[i] >> 16, (int16_t)(uint16_t)a->rest[i]);
 	for (uint32_t row = peak_warp(); row < s->bins; row += GK_CUDA_WARPS) {
 		uint32_t *to = peak_args.values +
 			((uint64_t)slot * peak_args.s.nb_bins + s->base + row) *
@@ -295,8 +314,6 @@ peak_flush(struct peak_count_area *a, uint32_t slot)
 			}
 		}
 	}
-	for (uint32_t i = threadIdx.x; i < n; i += GK_CUDA_THREADS)
-		peak_list_rest(slot, a->rest[i] >> 16, (int16_t)(uint16_t)a->rest[i]);
 }
 
 static __device__ __forceinline__ void
@@ -334,13 +351,17 @@ peak_count(void)
 		if (threadIdx.x == 0)
 			s->n = 0;
 		__syncthreads();
-		for (uint32_t g = threadIdx.x; g < groups; g += PEAK_LOADS * GK_CUDA_THREADS) {
+		for (uint32_t g = threadIdx.x; g - peak_lane() < groups;
+			g += PEAK_LOADS * GK_CUDA_THREADS) {
 			uint4 photons[PEAK_LOADS], bins[PEAK_LOADS];
-			uint32_t at[PEAK_LOADS];
+			uint32_t at[PEAK_LOADS], rest = 0;
 
 #pragma unroll
 			for (uint32_t k = 0; k < PEAK_LOADS; k++) {
 				at[k] = peak_group_at(g + k * GK_CUDA_THREADS, groups);
+				/* groups outside the frame are masked */
+				photons[k] = make_uint4(0, 0, 0, 0);
+				bins[k] = make_uint4(~0u, ~0u, ~0u, ~0u);
 				if (at[k] == UINT32_MAX)
 					continue;
 				photons[k] = __ldcg((const uint4 *)(slot_photons(slot) + at[k]));
@@ -348,9 +369,17 @@ peak_count(void)
 			}
 #pragma unroll
 			for (uint32_t k = 0; k < PEAK_LOADS; k++)
-				if (at[k] != UINT32_MAX)
-					peak_count_group(
-						a, slot, at[k], photons[k], bins[k], above);
+				rest |= peak_count_group(a, slot, at[k], photons[k], bins[k], above)
+					<< k * PEAK_GROUP;
+#pragma unroll 1
+			for (; rest != 0; rest &= rest - 1) {
+				const uint32_t i = (uint32_t)__ffs((int)rest) - 1;
+				const uint32_t pixel = i % PEAK_GROUP +
+					peak_group_at(g + i / PEAK_GROUP * GK_CUDA_THREADS, groups);
+
+				peak_count_pixel(a, slot, __ldcg(peak_args.bin + pixel),
+					__ldcg(slot_photons(slot) + pixel));
+			}
 		}
 		__syncthreads();
 		peak_flush(a, slot);
@@ -498,7 +527,7 @@ peak_compare_all(void)
 	}
 }
 
-/* --- 4. find --- */
+/* --- 4. list --- */
 
 static __device__ __forceinline__ struct gk_peak_frame
 peak_frame(uint32_t slot)
@@ -520,26 +549,40 @@ peak_disc(const struct gk_peak_frame *f, const struct gk_peak_disc *d, int32_t *
 	int32_t sum = 0, max = 0;
 	int64_t squares = 0;
 
-#pragma unroll 4
-	for (uint32_t i = peak_lane(); i < all; i += 32) {
-		const int32_t y = d->first + (int32_t)(i / width);
-		const int32_t x = d->left + (int32_t)(i % width);
-		const uint64_t at =
-			d->origin + (uint64_t)(d->ss + y) * f->cols + (uint32_t)(d->fs + x);
-		int32_t photons;
-		uint32_t bin;
+#pragma unroll 1
+	for (uint32_t first = peak_lane(); first - peak_lane() < all; first += PEAK_DISC * 32) {
+		int32_t photons[PEAK_DISC];
+		uint32_t bin[PEAK_DISC];
+		float upper[PEAK_DISC];
 
-		if (x * x + y * y > d->radius * d->radius)
-			continue;
-		photons = f->photons[at];
-		bin = f->bin[at];
-		if (bin & GK_PEAK_MASKED || photons == INT16_MIN ||
-			!((float)photons < f->upper[bin]))
-			continue;
-		n++;
-		sum += photons;
-		squares += photons * photons;
-		max = photons > max ? photons : max;
+#pragma unroll
+		for (uint32_t k = 0; k < PEAK_DISC; k++) {
+			const uint32_t i = first + k * 32;
+			const int32_t y = d->first + (int32_t)(i / width);
+			const int32_t x = d->left + (int32_t)(i % width);
+			const uint64_t at =
+				d->origin + (uint64_t)(d->ss + y) * f->cols + (uint32_t)(d->fs + x);
+
+			photons[k] = INT16_MIN;
+			bin[k] = GK_PEAK_MASKED;
+			if (i < all && x * x + y * y <= d->radius * d->radius) {
+				photons[k] = f->photons[at];
+				bin[k] = f->bin[at];
+			}
+		}
+#pragma unroll
+		for (uint32_t k = 0; k < PEAK_DISC; k++)
+			upper[k] = f->upper[bin[k] & GK_PEAK_BIN_MASK];
+#pragma unroll
+		for (uint32_t k = 0; k < PEAK_DISC; k++) {
+			if (bin[k] & GK_PEAK_MASKED || photons[k] == INT16_MIN ||
+				!((float)photons[k] < upper[k]))
+				continue;
+			n++;
+			sum += photons[k];
+			squares += photons[k] * photons[k];
+			max = photons[k] > max ? photons[k] : max;
+		}
 	}
 	s.n = __reduce_add_sync(PEAK_LANES, n);
 	s.sum = __reduce_add_sync(PEAK_LANES, sum);
@@ -584,11 +627,69 @@ peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d)
 	return b;
 }
 
+/* A pixel of a blob; `at`: index in the frame. */
+static __device__ __forceinline__ uint32_t
+peak_blob_pixel(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
+	const uint32_t *blob, uint32_t i, uint64_t *at)
+{
+	const uint32_t position = blob[i];
+
+	*at = gk_peak_at(f, panel, gk_peak_fs(position), gk_peak_ss(position));
+	return position;
+}
+
+/* A warp: gk_peak_first_centre(). All lanes load, then all add in fill order. */
+static __device__ __forceinline__ int
+peak_first_centre(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
+	const uint32_t *blob, uint32_t n, int32_t *fs, int32_t *ss)
+{
+	struct gk_peak_centre c = {0.0f, 0.0f, 0.0f};
+
+	for (uint32_t first = 0; first < n; first += 32) {
+		const uint32_t some = min(n - first, 32u);
+		uint32_t position = 0;
+		float weight = 0.0f;
+		uint64_t at;
+
+		if (peak_lane() < some) {
+			position = peak_blob_pixel(f, panel, blob, first + peak_lane(), &at);
+			weight = gk_peak_weight(f, at);
+		}
+		for (uint32_t i = 0; i < some; i++)
+			gk_peak_centre_add(&c, __shfl_sync(PEAK_LANES, position, i),
+				__shfl_sync(PEAK_LANES, weight, i));
+	}
+	return gk_peak_centre_pixel(&c, panel, fs, ss);
+}
+
+/* A warp: sums above a background, likewise. */
+static __device__ __forceinline__ struct gk_peak_above
+peak_above_sums(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
+	const uint32_t *blob, uint32_t n, float mean)
+{
+	struct gk_peak_above s = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+
+	for (uint32_t first = 0; first < n; first += 32) {
+		const uint32_t some = min(n - first, 32u);
+		uint32_t position = 0;
+		float photons = 0.0f;
+		uint64_t at;
+
+		if (peak_lane() < some) {
+			position = peak_blob_pixel(f, panel, blob, first + peak_lane(), &at);
+			photons = gk_peak_photons(f, at);
+		}
+		for (uint32_t i = 0; i < some; i++)
+			gk_peak_above_add(&s, __shfl_sync(PEAK_LANES, position, i),
+				__shfl_sync(PEAK_LANES, photons, i), mean);
+	}
+	return s;
+}
+
 /*
  * A warp: measure a blob.
  * @param blob    n positions in fill order
- * @param record  set in lane 0 if the result is not GK_PEAK_DROPPED
- * @return in lane 0
+ * @param record  set if the result is not GK_PEAK_DROPPED
  */
 static __device__ __forceinline__ uint32_t
 peak_measure(uint32_t slot, uint32_t number, const uint32_t *blob, uint32_t n,
@@ -597,43 +698,28 @@ peak_measure(uint32_t slot, uint32_t number, const uint32_t *blob, uint32_t n,
 	const struct gk_peak_frame f = peak_frame(slot);
 	const struct gk_peak_panel panel = peak_args.panel[number];
 	const struct gk_peak_params *params = &peak_state.params;
-	uint32_t verdict = GK_PEAK_DROPPED;
 	struct gk_peak_background background;
+	struct gk_peak_above above;
+	struct gk_peak_ring ring;
 	struct gk_peak_sums sums;
 	struct gk_peak_disc disc;
 	int32_t fs = 0, ss = 0, highest;
-	int ok = 0;
 
-	/* lane 0 adds in fill order: fetch what it reads into the L1 cache */
-	for (uint32_t i = peak_lane(); i < n; i += 32) {
-		const uint64_t at =
-			gk_peak_at(&f, &panel, gk_peak_fs(blob[i]), gk_peak_ss(blob[i]));
-		const int16_t photons = f.photons[at];
-		const float offset = f.offset[f.bin[at] & GK_PEAK_BIN_MASK];
-
-		use_loaded(photons, offset);
-	}
-	__syncwarp();
-	if (peak_lane() == 0)
-		ok = gk_peak_first_centre(&f, &panel, blob, n, &fs, &ss);
-	if (!__shfl_sync(PEAK_LANES, ok, 0))
+	/* the same in all lanes */
+	if (!peak_first_centre(&f, &panel, blob, n, &fs, &ss))
 		return GK_PEAK_DROPPED;
-	fs = __shfl_sync(PEAK_LANES, fs, 0);
-	ss = __shfl_sync(PEAK_LANES, ss, 0);
 	disc = gk_peak_disc(&f, &panel, fs, ss, params->bg_radius);
 	sums = peak_disc(&f, &disc, &highest);
 	background = gk_peak_is_exact(&sums) ? gk_peak_background_from(&sums, highest)
 					     : peak_disc_rounded(&f, &disc);
-	if (peak_lane() == 0) {
-		const struct gk_peak_ring ring = gk_peak_ring_from(&f, &disc, &background);
-
-		verdict = gk_peak_measure_above(&f, &panel, params, blob, n, &ring, &record->peak);
-		record->peak.panel = number;
-		record->key = peak_args.first_key[number] + gk_peak_ss(blob[0]) * panel.width +
-			gk_peak_fs(blob[0]);
-		record->verdict = verdict;
-	}
-	return verdict;
+	ring = gk_peak_ring_from(&f, &disc, &background);
+	above = peak_above_sums(&f, &panel, blob, n, ring.mean);
+	record->verdict =
+		gk_peak_measure_sums(&f, &panel, params, blob, n, &ring, &above, &record->peak);
+	record->peak.panel = number;
+	record->key = peak_args.first_key[number] + gk_peak_ss(blob[0]) * panel.width +
+		gk_peak_fs(blob[0]);
+	return record->verdict;
 }
 
 /* One thread: mark the key of a peak. */
@@ -678,25 +764,6 @@ peak_view_row(uint32_t slot, const struct gk_peak_panel *panel, uint32_t x, uint
 	return width < 64 ? hits & ((UINT64_C(1) << width) - 1) : hits;
 }
 
-/* The pixels of the window that are connected with the seed, in the lane's row. */
-static __device__ __forceinline__ uint64_t
-peak_connected(const struct peak_view *v)
-{
-	const uint32_t lane = peak_lane();
-	uint64_t blob = lane == v->lane ? UINT64_C(1) << v->seed_x : 0;
-
-	for (;;) {
-		const uint64_t above = __shfl_up_sync(PEAK_LANES, blob, 1);
-		const uint64_t below = __shfl_down_sync(PEAK_LANES, blob, 1);
-		uint64_t next = blob | (lane > 0 ? above : 0) | (lane < 31 ? below : 0);
-
-		next = (next | next << 1 | next >> 1) & v->hits;
-		if (!__any_sync(PEAK_LANES, next != blob))
-			return blob;
-		blob = next;
-	}
-}
-
 /* Pixels of the lane's row that can be seeds. */
 static __device__ __forceinline__ uint64_t
 peak_view_inner(const struct peak_view *v, const struct gk_peak_panel *panel)
@@ -708,6 +775,45 @@ peak_view_inner(const struct peak_view *v, const struct gk_peak_panel *panel)
 		return 0;
 	inner &= v->x == 0 ? ~UINT64_C(1) : inner;
 	return last < 64 ? inner & ~(UINT64_C(1) << last) : inner;
+}
+
+/*
+ * A warp: put the pixels that are connected with the seed in fill order, as gk_peak_fill() does.
+ * Each lane has a row of the pixels that are left, and each of 9 lanes puts one of the 3 x 3 around
+ * a pixel. It ends when they are more than `most`.
+ * @param rest  receives the pixels of the lane's row that are not in the blob
+ * @return number of pixels
+ */
+static __device__ __forceinline__ uint32_t
+peak_fill_order(struct peak_window *w, const struct peak_view *v, uint32_t most, uint64_t *rest)
+{
+	const uint32_t lane = peak_lane();
+	uint64_t left = v->hits;
+	uint32_t n = 1;
+
+	if (lane == v->lane)
+		left &= ~(UINT64_C(1) << v->seed_x);
+	if (lane == 0)
+		w->blob[0] = gk_peak_position(v->seed_x, v->lane);
+	__syncwarp();
+	for (uint32_t i = 0; i < n && n <= most; i++) {
+		const uint32_t x = gk_peak_fs(w->blob[i]), y = gk_peak_ss(w->blob[i]);
+		const uint32_t row = lane + 1 - y; /* 0 to 2: of the 3 x 3 */
+		uint32_t three = 0, nine;
+
+		if (row < 3) {
+			three = (uint32_t)(x > 0 ? left >> (x - 1) : left << 1) & 7;
+			left &= x > 0 ? ~((uint64_t)three << (x - 1)) : ~((uint64_t)three >> 1);
+		}
+		nine = __reduce_add_sync(PEAK_LANES, row < 3 ? three << 3 * row : 0);
+		if (lane < 9 && (nine >> lane & 1))
+			w->blob[n + __popc(nine & ((1u << lane) - 1))] =
+				gk_peak_position(x + lane % 3 - 1, y + lane / 3 - 1);
+		n += __popc(nine);
+		__syncwarp();
+	}
+	*rest = left;
+	return n;
 }
 
 /*
@@ -730,10 +836,10 @@ peak_fill(struct peak_window *w, uint32_t slot, const struct gk_peak_panel *pane
 	v.seed_x = fs - v.x;
 	v.lane = ss - v.y;
 	v.hits = peak_view_row(slot, panel, v.x, v.y + lane);
-	blob = peak_connected(&v);
-	n = __reduce_add_sync(PEAK_LANES, __popcll(blob));
+	n = peak_fill_order(w, &v, params->max_pixels, &blob);
 	if (n > params->max_pixels)
 		return 0;
+	blob ^= v.hits;
 	inner = blob & peak_view_inner(&v, panel);
 	first = __ffs((int)__ballot_sync(PEAK_LANES, inner != 0)) - 1;
 	if (first != v.lane ||
@@ -747,18 +853,6 @@ peak_fill(struct peak_window *w, uint32_t slot, const struct gk_peak_panel *pane
 		return UINT32_MAX;
 	if (n < params->min_pixels)
 		return 0;
-	w->word[2 + lane * 2] = (uint32_t)blob;
-	w->word[2 + lane * 2 + 1] = (uint32_t)(blob >> 32);
-	if (lane < 2)
-		w->word[lane] = w->word[2 + PEAK_ROWS * 2 + lane] = 0;
-	__syncwarp();
-	if (lane == 0) {
-		const struct gk_peak_panel window = {0, 0, PEAK_COLS, PEAK_ROWS, 0};
-		const struct gk_peak_hits hits = {w->word + 2, 2};
-
-		gk_peak_fill(&hits, &window, gk_peak_position(v.seed_x, v.lane), w->blob);
-	}
-	__syncwarp();
 	/* positions in the panel; both parts of each sum stay below 2^16 */
 	for (uint32_t i = lane; i < n; i += 32)
 		w->blob[i] += gk_peak_position(v.x, v.y);
@@ -781,7 +875,8 @@ peak_find_blob(struct peak_window *w, uint32_t slot, uint32_t at)
 		__stcg(&c->heavy, 1u);
 	if (n == UINT32_MAX || n == 0)
 		return;
-	if (peak_measure(slot, number, w->blob, n, &record) != GK_PEAK_DROPPED) {
+	if (peak_measure(slot, number, w->blob, n, &record) != GK_PEAK_DROPPED &&
+		peak_lane() == 0) {
 		const uint32_t k = atomicAdd(&c->records, 1u);
 
 		if (k < GK_CUDA_PEAK_RECORDS) {
@@ -794,10 +889,9 @@ peak_find_blob(struct peak_window *w, uint32_t slot, uint32_t at)
 
 /* Pixels of a word that may be seeds: inner ones, without an inner one before them. */
 static __device__ __forceinline__ uint32_t
-peak_seeds(uint32_t slot, uint32_t word)
+peak_seeds(uint32_t slot, uint32_t word, uint32_t hits)
 {
 	const uint32_t *at = slot_hits(slot) + word;
-	const uint32_t hits = __ldcg(at);
 	const uint32_t row_words = peak_args.s.cols / 32;
 	uint32_t before, above, inner;
 
@@ -833,15 +927,64 @@ peak_find_listed(struct peak_find_area *a)
 	}
 }
 
+/* The queue of the gang, in memory of the search by labels. */
+static __device__ __forceinline__ uint2 *
+peak_queue(void)
+{
+	return (uint2 *)(peak_args.seed + (uint64_t)peak_state.gang * peak_args.s.seeds_max);
+}
+
+/* Move the block's list to the queue, or find its blobs if there is no room. */
+static __device__ __forceinline__ void
+peak_queue_listed(struct peak_find_area *a)
+{
+	struct peak_shared *s = &peak_state;
+	struct gk_cuda_peak_counters *c = &peak_args.counters[s->slot];
+	const uint32_t n = min(s->n, (uint32_t)PEAK_LIST);
+	uint32_t at;
+
+	if (threadIdx.x == 0 && n != 0)
+		s->next = atomicAdd(&c->queued, n);
+	__syncthreads();
+	at = s->next;
+	if (n == 0)
+		return;
+	if (at + n <= peak_args.s.seeds_max) {
+		for (uint32_t i = threadIdx.x; i < n; i += GK_CUDA_THREADS)
+			__stcg(peak_queue() + at + i, make_uint2(a->list[i], a->frame[i]));
+		return;
+	}
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		s->next = 0;
+		/* all blocks that come later have no room, too */
+		atomicMax(&c->queue_cut, UINT32_MAX - at);
+	}
+	__syncthreads();
+	peak_find_listed(a);
+}
+
+/* Hits of a thread's word, in turns over all frames. */
+static __device__ __forceinline__ uint32_t
+peak_turn_hits(uint32_t turn, uint32_t turns)
+{
+	const uint32_t f = turn / turns, word = turn % turns * peak_threads() + peak_thread();
+
+	if (f >= peak_state.nb_frames || word >= peak_args.s.words)
+		return 0;
+	return __ldcg(slot_hits(peak_state.slot + f) + word);
+}
+
+/* List pixels that may be seeds. A block whose list is full finds their blobs. */
 static __device__ __noinline__ void
-peak_find_all(void)
+peak_list_all(void)
 {
 	struct peak_find_area *a = (struct peak_find_area *)peak_area();
 	struct peak_shared *s = &peak_state;
 	/* all threads of the gang take the same number of turns */
 	const uint32_t turns = (peak_args.s.words + peak_threads() - 1) / peak_threads();
 	const uint32_t all = turns * s->nb_frames;
-	uint32_t turn = 0, bits = 0, f = 0, word = 0;
+	uint32_t turn = 0, bits = 0, f = 0, word = 0, ahead = peak_turn_hits(0, turns);
 	bool more;
 
 	do {
@@ -861,17 +1004,39 @@ peak_find_all(void)
 				break;
 			f = turn / turns;
 			word = turn % turns * peak_threads() + peak_thread();
-			turn++;
-			if (word < peak_args.s.words)
-				bits = peak_seeds(s->slot + f, word);
+			bits = ahead;
+			ahead = peak_turn_hits(++turn, turns);
+			bits = peak_seeds(s->slot + f, word, bits);
 		}
 		more = __syncthreads_or(bits != 0 || turn != all);
-		peak_find_listed(a);
+		if (more)
+			peak_find_listed(a);
+		else
+			peak_queue_listed(a);
 		__syncthreads();
 	} while (more);
 }
 
-/* --- 5. order --- */
+/* --- 5. find --- */
+
+/* Find the blobs of the queue, after all blocks have listed. */
+static __device__ __noinline__ void
+peak_find_all(void)
+{
+	struct peak_find_area *a = (struct peak_find_area *)peak_area();
+	const struct peak_shared *s = &peak_state;
+	const struct gk_cuda_peak_counters *c = &peak_args.counters[s->slot];
+	const uint32_t n = min(__ldcg(&c->queued), UINT32_MAX - __ldcg(&c->queue_cut));
+	const uint32_t warps = s->blocks * GK_CUDA_WARPS;
+
+	for (uint32_t i = s->block + peak_warp() * s->blocks; i < n; i += warps) {
+		const uint2 seed = __ldcg(peak_queue() + i);
+
+		peak_find_blob(&a->window[peak_warp()], s->slot + seed.y, seed.x);
+	}
+}
+
+/* --- 6. order --- */
 
 /* A warp: number of keys below a key. */
 static __device__ __forceinline__ uint32_t
@@ -969,10 +1134,14 @@ peak_search(void)
 	if (!peak_meet())
 		return false;
 	PEAK_STEP(3);
-	peak_find_all();
+	peak_list_all();
 	if (!peak_meet())
 		return false;
 	PEAK_STEP(4);
+	peak_find_all();
+	if (!peak_meet())
+		return false;
+	PEAK_STEP(5);
 	for (uint32_t f = 0; f < s->nb_frames; f++)
 		if (!peak_is_heavy(s->slot + f))
 			peak_order_frame(s->slot + f,

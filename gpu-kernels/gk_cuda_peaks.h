@@ -61,7 +61,10 @@ struct gk_cuda_peak_counters {
 	uint32_t seeds;	    /**< search by labels */
 	uint32_t positions; /**< search by labels: pixels of the blobs of all seeds */
 	uint32_t by_labels; /**< search by labels: records */
-	uint32_t reserved[18];
+	uint32_t queued; /**< of the batch's first frame: entries of the queue that blocks took */
+	uint32_t
+		queue_cut; /**< likewise: UINT32_MAX - the first one beyond the queue's end, or 0 */
+	uint32_t reserved[16];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_cuda_peak_counters) == 128, "one line of the L2 cache");
 
@@ -115,11 +118,11 @@ struct gk_cuda_peaks {
 	struct gk_cuda_peak_counters *counters;
 	struct gk_peak *list; /**< [slots][GK_PEAKS_MAX], the peaks of the frame */
 	/** one part a gang: search by labels @{ */
-	uint32_t *parent;		       /**< [pixels] */
-	uint32_t *size;			       /**< [pixels] */
-	uint32_t *smallest;		       /**< [pixels] */
-	uint32_t *position;		       /**< [pixels], of blobs */
-	struct gk_cuda_peak_seed *seed;	       /**< [seeds_max] */
+	uint32_t *parent;		/**< [pixels] */
+	uint32_t *size;			/**< [pixels] */
+	uint32_t *smallest;		/**< [pixels] */
+	uint32_t *position;		/**< [pixels], of blobs */
+	struct gk_cuda_peak_seed *seed; /**< [seeds_max]; before: queue of pixels and frames */
 	struct gk_cuda_peak_record *by_labels; /**< [seeds_max] */
 					       /** @} */
 };

@@ -442,76 +442,104 @@ enum gk_peak_verdict {
 	GK_PEAK_SATURATED, /**< a peak that is left out, but takes a place of the list */
 };
 
-/** The pixel nearest to the centre, weighted with the distance to the bin's background. */
-GK_FN int
-gk_peak_first_centre(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
-	const uint32_t *blob, uint32_t n, int32_t *fs, int32_t *ss)
+/** Sums of a blob for its first centre. Pixels are added in fill order. */
+struct gk_peak_centre {
+	float total, fs, ss;
+};
+
+/** Weight of a pixel: distance to the bin's background. */
+GK_FN float
+gk_peak_weight(const struct gk_peak_frame *f, uint64_t at)
 {
-	float total = 0.0f, sum_fs = 0.0f, sum_ss = 0.0f;
+	return fabsf(gk_sub(gk_peak_photons(f, at), f->offset[f->bin[at]]));
+}
 
-	for (uint32_t i = 0; i < n; i++) {
-		const uint32_t x = gk_peak_fs(blob[i]), y = gk_peak_ss(blob[i]);
-		const uint64_t at = gk_peak_at(f, panel, x, y);
-		const float weight = fabsf(gk_sub(gk_peak_photons(f, at), f->offset[f->bin[at]]));
+GK_FN void
+gk_peak_centre_add(struct gk_peak_centre *c, uint32_t position, float weight)
+{
+	c->total = gk_add(c->total, weight);
+	c->fs = gk_add(c->fs, gk_mul(weight, (float)gk_peak_fs(position)));
+	c->ss = gk_add(c->ss, gk_mul(weight, (float)gk_peak_ss(position)));
+}
 
-		total = gk_add(total, weight);
-		sum_fs = gk_add(sum_fs, gk_mul(weight, (float)x));
-		sum_ss = gk_add(sum_ss, gk_mul(weight, (float)y));
-	}
-	if ((double)total < 1e-10)
+/** The pixel nearest to the centre. @return 0: the blob has no weight */
+GK_FN int
+gk_peak_centre_pixel(
+	const struct gk_peak_centre *c, const struct gk_peak_panel *panel, int32_t *fs, int32_t *ss)
+{
+	if ((double)c->total < 1e-10)
 		return 0;
-	*fs = (int32_t)rintf(gk_div(sum_fs, total));
-	*ss = (int32_t)rintf(gk_div(sum_ss, total));
+	*fs = (int32_t)rintf(gk_div(c->fs, c->total));
+	*ss = (int32_t)rintf(gk_div(c->ss, c->total));
 	/* sums over very large blobs may round to a place outside the panel */
 	*fs = *fs < (int32_t)panel->width ? *fs : (int32_t)panel->width - 1;
 	*ss = *ss < (int32_t)panel->height ? *ss : (int32_t)panel->height - 1;
 	return 1;
 }
 
+GK_FN int
+gk_peak_first_centre(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
+	const uint32_t *blob, uint32_t n, int32_t *fs, int32_t *ss)
+{
+	struct gk_peak_centre c = {0.0f, 0.0f, 0.0f};
+
+	for (uint32_t i = 0; i < n; i++)
+		gk_peak_centre_add(&c, blob[i],
+			gk_peak_weight(
+				f, gk_peak_at(f, panel, gk_peak_fs(blob[i]), gk_peak_ss(blob[i]))));
+	return gk_peak_centre_pixel(&c, panel, fs, ss);
+}
+
+/** Sums of a blob of a known background. Pixels are added in fill order. */
+struct gk_peak_above {
+	float intensity, raw, max, fs, ss;
+};
+
+GK_FN void
+gk_peak_above_add(struct gk_peak_above *s, uint32_t position, float photons, float mean)
+{
+	const float net = gk_sub(photons, mean);
+
+	s->intensity = gk_add(s->intensity, net);
+	s->raw = gk_add(s->raw, photons);
+	s->max = net > s->max ? net : s->max;
+	s->fs = gk_add(s->fs, gk_mul(photons, (float)gk_peak_fs(position)));
+	s->ss = gk_add(s->ss, gk_mul(photons, (float)gk_peak_ss(position)));
+}
+
 /**
- * Measure a blob of a known background.
+ * Measure a blob of a known background by its sums.
  * @param blob  n positions in fill order
  * @param peak  set unless the blob is dropped
  */
 GK_FN enum gk_peak_verdict
-gk_peak_measure_above(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
+gk_peak_measure_sums(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
 	const struct gk_peak_params *params, const uint32_t *blob, uint32_t n,
-	const struct gk_peak_ring *ring, struct gk_peak *peak)
+	const struct gk_peak_ring *ring, const struct gk_peak_above *s, struct gk_peak *peak)
 {
-	float intensity = 0.0f, raw = 0.0f, max = 0.0f, sum_fs = 0.0f, sum_ss = 0.0f;
-
-	for (uint32_t i = 0; i < n; i++) {
-		const uint32_t x = gk_peak_fs(blob[i]), y = gk_peak_ss(blob[i]);
-		const float photons = gk_peak_photons(f, gk_peak_at(f, panel, x, y));
-		const float net = gk_sub(photons, ring->mean);
-
-		intensity = gk_add(intensity, net);
-		raw = gk_add(raw, photons);
-		max = net > max ? net : max;
-		sum_fs = gk_add(sum_fs, gk_mul(photons, (float)x));
-		sum_ss = gk_add(sum_ss, gk_mul(photons, (float)y));
-	}
-	if (fabs((double)raw) < 1e-10)
+	if (fabs((double)s->raw) < 1e-10)
 		return GK_PEAK_DROPPED;
-	peak->fs = gk_peak_quotient(sum_fs, raw);
-	peak->ss = gk_peak_quotient(sum_ss, raw);
-	peak->intensity = intensity;
-	peak->snr = fabs((double)ring->sigma) > 1e-10 ? gk_div(intensity, ring->sigma) : 0.0f;
+	peak->fs = gk_peak_quotient(s->fs, s->raw);
+	peak->ss = gk_peak_quotient(s->ss, s->raw);
+	peak->intensity = s->intensity;
+	peak->snr = fabs((double)ring->sigma) > 1e-10 ? gk_div(s->intensity, ring->sigma) : 0.0f;
 	peak->background = ring->mean;
 	peak->pixels = n;
 	peak->bin = f->bin[gk_peak_at(f, panel, gk_peak_fs(blob[0]), gk_peak_ss(blob[0]))];
-	if (!(peak->snr >= params->min_snr) || !(max >= gk_sub(ring->max, ring->mean)) ||
+	if (!(peak->snr >= params->min_snr) || !(s->max >= gk_sub(ring->max, ring->mean)) ||
 		!(peak->fs >= 0 && peak->fs <= (float)(panel->width - 1)) ||
 		!(peak->ss >= 0 && peak->ss <= (float)(panel->height - 1)))
 		return GK_PEAK_DROPPED;
-	return params->saturated == 0 && max > panel->max_adu ? GK_PEAK_SATURATED : GK_PEAK_FOUND;
+	return params->saturated == 0 && s->max > panel->max_adu ? GK_PEAK_SATURATED
+								 : GK_PEAK_FOUND;
 }
 
-/** Measure a blob. Parameters as gk_peak_measure_above(). */
+/** Measure a blob. Parameters as gk_peak_measure_sums(). */
 GK_FN enum gk_peak_verdict
 gk_peak_measure(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
 	const struct gk_peak_params *params, const uint32_t *blob, uint32_t n, struct gk_peak *peak)
 {
+	struct gk_peak_above sums = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
 	struct gk_peak_ring ring;
 	int32_t fs, ss;
 
@@ -519,7 +547,12 @@ gk_peak_measure(const struct gk_peak_frame *f, const struct gk_peak_panel *panel
 		!gk_peak_first_centre(f, panel, blob, n, &fs, &ss))
 		return GK_PEAK_DROPPED;
 	ring = gk_peak_ring(f, panel, fs, ss, params->bg_radius);
-	return gk_peak_measure_above(f, panel, params, blob, n, &ring, peak);
+	for (uint32_t i = 0; i < n; i++)
+		gk_peak_above_add(&sums, blob[i],
+			gk_peak_photons(
+				f, gk_peak_at(f, panel, gk_peak_fs(blob[i]), gk_peak_ss(blob[i]))),
+			ring.mean);
+	return gk_peak_measure_sums(f, panel, params, blob, n, &ring, &sums, peak);
 }
 
 /** Add a peak to the list. @return 0: the list is full, and the search ends */

@@ -74,7 +74,7 @@ __launch_bounds__(GK_CUDA_THREADS, GK_CUDA_BLOCKS) find_peaks(const struct batch
 		PEAK_STEP(0);
 		if (!peak_search())
 			return;
-		PEAK_STEP(5);
+		PEAK_STEP(6);
 		if (blockIdx.x == 0 && threadIdx.x < batch.nb_frames)
 			batch.found[s->slot + threadIdx.x] = peak_found(s->slot + threadIdx.x);
 	}
@@ -369,7 +369,8 @@ make_frame(struct peak_case *c, float photons)
 static void
 time_detector(struct detector *d, const struct gk_peak_params *params, const char *what)
 {
-	static const char *const step[] = {"meet", "count", "clip", "compare", "find", "order"};
+	static const char *const step[] = {
+		"meet", "count", "clip", "compare", "list", "find", "order"};
 	const uint32_t sizes[] = {1, 2, 8, 16};
 	const uint32_t blocks[] = {blocks_max, blocks_max - 1, blocks_max / 2};
 	uint32_t *dummy = d->words + 128;
@@ -412,7 +413,7 @@ time_detector(struct detector *d, const struct gk_peak_params *params, const cha
 			printf("%-28s %3u blocks, %2u frames %8.2f us/frame (%.2f to %.2f), "
 			       "batch %.1f us:",
 				what, blocks[k], n, us[3], us.front(), us.back(), us[3] * n);
-			for (uint32_t i = 0; i < 6; i++)
+			for (uint32_t i = 0; i < STEPS - 1; i++)
 				printf(" %s %.1f", step[i], (double)ns[i] / 1e3 / 7 / b.repeats);
 			printf("\n");
 			fflush(stdout);

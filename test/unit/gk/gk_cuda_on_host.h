@@ -436,11 +436,13 @@ __uint_as_float(uint32_t bits)
 /* gk_cuda_order.cuh @{ */
 #define GK_CUDA_ORDER_CUH
 
+/* Blocks wait for each other with it: others run meanwhile. */
 static inline uint32_t
 load_acquire(const uint32_t *p)
 {
 	const uint32_t v = __atomic_load_n(p, __ATOMIC_SEQ_CST);
 
+	std::this_thread::sleep_for(std::chrono::microseconds(20));
 	return v;
 }
 
@@ -463,8 +465,9 @@ arrive(uint32_t *p)
 }
 
 static inline void
-use_loaded(int16_t, float)
+arrive_only(uint32_t *p)
 {
+	__atomic_fetch_add(p, 1, __ATOMIC_SEQ_CST);
 }
 /** @} */
 
