@@ -123,11 +123,55 @@ journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
 	to->given = r->status[index].given;
 	to->copies_stay = r->copies_stay[index];
 	to->held = r->status[index].state == BATCH_HELD;
-	if (to->held) {
-		to->metadata = data_at(r, k->position);
-		to->body = to->metadata + XFER_BLOCK;
-	}
+	if (to->held)
+		journal_place(r, index, to);
 	return true;
+}
+
+void
+journal_place(const struct journal *r, uint32_t index, struct journal_batch *to)
+{
+	to->metadata = data_at(r, r->known[index].position);
+	to->body = to->metadata + XFER_BLOCK;
+	to->nb_parts = 1;
+}
+
+struct iovec
+journal_part(const struct journal_batch *b, uint32_t part)
+{
+	return (struct iovec){b->body, b->body_bytes};
+}
+
+uint32_t
+journal_parts(const struct journal_batch *b, struct iovec part[JOURNAL_PARTS])
+{
+	uint32_t i;
+
+	for (i = 0; i < b->nb_parts; i++)
+		part[i] = journal_part(b, i);
+	return b->nb_parts;
+}
+
+uint32_t
+journal_body_crc32c(const struct journal_batch *b)
+{
+	struct iovec part;
+	uint32_t crc = 0, i;
+
+	for (i = 0; i < b->nb_parts; i++) {
+		part = journal_part(b, i);
+		crc = arrow_crc32c(crc, part.iov_base, part.iov_len);
+	}
+	return crc;
+}
+
+bool
+journal_body_is_sound(const struct journal *r, uint32_t batch)
+{
+	struct journal_batch b = known_members(&r->known[batch]);
+
+	journal_place(r, batch, &b);
+	return journal_body_crc32c(&b) == b.body_crc32c;
 }
 
 uint32_t

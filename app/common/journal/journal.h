@@ -30,6 +30,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/uio.h>
 
 #include "xfer/proto.h"
 
@@ -45,10 +46,15 @@
 #define JOURNAL_SPILL	0xfe /**< owner: one of the receiver's own files */
 /** maximum and default number of batches that are held or in doubt */
 #define JOURNAL_BATCHES 65536
+/** maximum number of parts of a batch's body */
+#define JOURNAL_PARTS 128
 /** number of spilled batches that files never reach: some were not counted */
 #define JOURNAL_UNCOUNTED UINT32_MAX
 
-/** State of a batch that is held or in doubt. Its bytes are `metadata`, then `body`. */
+/**
+ * State of a batch that is held or in doubt. Its bytes are `metadata`, then the parts of the body:
+ * see journal_part().
+ */
 struct journal_batch {
 	uint64_t position; /**< of the room; of journal_fill() */
 	uint64_t sequence;
@@ -69,6 +75,7 @@ struct journal_batch {
 	bool held;
 	uint8_t *metadata; /**< XFER_BLOCK bytes; NULL: not held */
 	uint8_t *body;
+	uint32_t nb_parts; /**< parts of the body, at most JOURNAL_PARTS; 0: not held */
 };
 
 /** A run that the journal has recorded. */
@@ -288,6 +295,23 @@ void journal_skip(struct journal *r, uint64_t position);
 
 /** Get the state of a batch. @return false: no batch of this number is held or in doubt */
 bool journal_get(const struct journal *r, uint32_t batch, struct journal_batch *to);
+
+/**
+ * Get a part of the body of a held batch. The parts follow one another in the body. They are in the
+ * journal's memory until the batch is released.
+ * @param part  below `nb_parts`
+ */
+struct iovec journal_part(const struct journal_batch *batch, uint32_t part);
+
+/**
+ * List the parts of the body of a held batch.
+ * @param part  out
+ * @return their number
+ */
+uint32_t journal_parts(const struct journal_batch *batch, struct iovec part[JOURNAL_PARTS]);
+
+/** Compute the CRC-32C of the body of a held batch, as it is in memory now. */
+uint32_t journal_body_crc32c(const struct journal_batch *batch);
 
 /**
  * Get the next batch number, from `batch` on, that is held or in doubt. The order of the numbers

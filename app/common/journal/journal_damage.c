@@ -137,17 +137,13 @@ journal_check(struct journal *r, uint32_t batch)
 bool
 journal_is_sound(const struct journal *r, uint32_t batch)
 {
-	const struct ring_batch *k = &r->known[batch];
-
-	return metadata_is_sound(r, k) &&
-		k->body_crc32c ==
-		arrow_crc32c(0, data_at(r, k->position) + XFER_BLOCK, k->body_bytes);
+	return metadata_is_sound(r, &r->known[batch]) && journal_body_is_sound(r, batch);
 }
 
 static bool
 overlaps(const struct journal *r, const struct ring_batch *a)
 {
-	const uint64_t from = a->position % r->data_size, to = from + XFER_BLOCK + a->body_bytes;
+	const uint64_t from = a->position % r->data_size, to = from + room_bytes(a);
 	const struct taken *t;
 	uint64_t at;
 	uint32_t i;
@@ -155,8 +151,7 @@ overlaps(const struct journal *r, const struct ring_batch *a)
 	for (i = r->taken_tail; i != r->taken_head; i = (i + 1) % (r->nb_batches + 1)) {
 		t = &r->taken[i];
 		at = t->position % r->data_size;
-		if (is_held(r, t) && at < to &&
-			from < at + XFER_BLOCK + r->known[t->batch].body_bytes)
+		if (is_held(r, t) && at < to && from < at + room_bytes(&r->known[t->batch]))
 			return true;
 	}
 	return false;
@@ -192,10 +187,8 @@ journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damag
 	to->batch.held = to->held;
 	if (!to->known)
 		return true;
-	if (to->held && !overlaps(r, k)) {
-		to->batch.metadata = data_at(r, k->position);
-		to->batch.body = to->batch.metadata + XFER_BLOCK;
-	}
+	if (to->held && !overlaps(r, k))
+		journal_place(r, batch, &to->batch);
 	to->run_known = journal_run_get(r, k->run, &to->run);
 	return true;
 }
@@ -246,7 +239,7 @@ find_space(const struct journal *r, uint32_t n, uint64_t *from, uint64_t *to)
 		return false;
 	*from = t->position;
 	if (is_held(r, t))
-		*from += XFER_BLOCK + r->known[t->batch].body_bytes;
+		*from += room_bytes(&r->known[t->batch]);
 	*to = n + 1 < nb ? r->taken[(tail + n + 1) % slots].position
 			 : r->taken[tail].position + r->data_size;
 	return true;

@@ -262,7 +262,6 @@ static enum record_is
 check_record(struct journal *r, uint32_t batch, bool status_known)
 {
 	const struct ring_batch *k = &r->known[batch];
-	const uint8_t *metadata;
 
 	if (!read_record(r, batch))
 		return status_known ? RECORD_DAMAGED : RECORD_WHOLLY_DAMAGED;
@@ -272,12 +271,9 @@ check_record(struct journal *r, uint32_t batch, bool status_known)
 		return RECORD_RUN_DAMAGED;
 	if (r->status[batch].state != BATCH_HELD)
 		return RECORD_SOUND;
-	metadata = data_at(r, k->position);
-	if (k->metadata_crc32c != arrow_crc32c(0, metadata, XFER_BLOCK))
+	if (k->metadata_crc32c != arrow_crc32c(0, data_at(r, k->position), XFER_BLOCK))
 		return RECORD_METADATA_DAMAGED;
-	if (k->body_crc32c != arrow_crc32c(0, metadata + XFER_BLOCK, k->body_bytes))
-		return RECORD_BODY_DAMAGED;
-	return RECORD_SOUND;
+	return journal_body_is_sound(r, batch) ? RECORD_SOUND : RECORD_BODY_DAMAGED;
 }
 
 /* Check that the held batches do not overlap and fit into the capacity together. */

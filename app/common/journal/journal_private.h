@@ -397,11 +397,18 @@ known_members(const struct ring_batch *k)
 	};
 }
 
+/* Size of the room of a batch, bytes. */
+static inline uint64_t
+room_bytes(const struct ring_batch *k)
+{
+	return XFER_BLOCK + k->body_bytes;
+}
+
 /* End of the room of a batch. */
 static inline uint64_t
 end_of(const struct ring_batch *k)
 {
-	return k->position + XFER_BLOCK + k->body_bytes;
+	return k->position + room_bytes(k);
 }
 
 /* Address of a position. */
@@ -410,6 +417,12 @@ data_at(const struct journal *r, uint64_t position)
 {
 	return r->data + position % r->data_size;
 }
+
+/* Set where the bytes of a batch are whose record is known. */
+void journal_place(const struct journal *r, uint32_t batch, struct journal_batch *to);
+
+/* Whether the body of a batch matches its checksum. */
+bool journal_body_is_sound(const struct journal *r, uint32_t batch);
 
 static inline uint32_t
 identity_crc(const struct ring_store *s)

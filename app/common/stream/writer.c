@@ -310,8 +310,8 @@ write_batch(struct stream_writer *w, const struct stream_batch *b, const struct 
 	const struct batch batch = {
 		.metadata = b->metadata,
 		.metadata_size = XFER_BLOCK,
-		.body = &body,
-		.nb_body = 1,
+		.body = b->part != NULL ? b->part : &body,
+		.nb_body = b->part != NULL ? b->nb_parts : 1,
 		.body_length = b->xfer.body_bytes,
 		.rows = b->xfer.rows,
 		.first = b->xfer.first,

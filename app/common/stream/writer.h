@@ -82,6 +82,13 @@ struct stream_batch {
 	const uint8_t *metadata; /**< XFER_BLOCK bytes, aligned to XFER_BLOCK */
 	void *body;		 /**< aligned to XFER_BLOCK; CPU or GPU memory */
 	uint64_t tag;		 /**< returned with the result */
+	/**
+	 * The body as up to ARROW_BUFFERS_MAX parts in CPU memory, instead of `body`. NULL: it is
+	 * at `body`. The array is used until stream_writer_append() returns. The bytes are copied,
+	 * unless all parts are whole blocks.
+	 */
+	const struct iovec *part;
+	uint32_t nb_parts;
 };
 
 typedef void (*stream_result)(

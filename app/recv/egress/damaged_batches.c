@@ -56,14 +56,21 @@ static bool
 add_batch(struct content *c, const struct journal *journal, uint32_t batch)
 {
 	struct journal_damage d;
+	struct iovec part;
 	char text[256];
 	uint64_t size;
+	uint32_t i;
 
 	(void)journal_damage_get(journal, batch, &d);
 	journal_damage_text(journal, batch, text, sizeof(text));
 	size = d.batch.metadata != NULL ? XFER_BLOCK + d.batch.body_bytes : 0;
 	memcpy(add_head(c, size, text), d.record, JOURNAL_RECORD_BYTES);
-	add_part(c, d.batch.metadata, size);
+	if (size > 0)
+		add_part(c, d.batch.metadata, XFER_BLOCK);
+	for (i = 0; i < d.batch.nb_parts; i++) {
+		part = journal_part(&d.batch, i);
+		add_part(c, part.iov_base, part.iov_len);
+	}
 	return size > 0 || !d.held;
 }
 
@@ -128,13 +135,20 @@ write_file(const struct journal *journal, uint64_t nb, const char *directory, ch
 	struct content c = {0};
 	bool known = true;
 	uint64_t size;
-	size_t heads;
+	struct journal_damage d;
+	size_t heads, parts = 0;
 	uint32_t n, at = 0;
 	int ret;
 
 	for (heads = nb; journal_damage_space(journal, &at, &size) != NULL; heads++)
 		;
-	c.part = calloc(2 * heads, sizeof(*c.part));
+	for (n = journal_damage_next(journal, 0); n != UINT32_MAX;
+		n = journal_damage_next(journal, n + 1)) {
+		(void)journal_damage_get(journal, n, &d);
+		parts += d.batch.nb_parts;
+	}
+	/* a head, and the metadata or a part of the space, for each */
+	c.part = calloc(2 * heads + parts, sizeof(*c.part));
 	c.heads = calloc(heads, HEAD);
 	path[0] = '\0';
 	ret = c.part != NULL && c.heads != NULL ? 0 : -ENOMEM;

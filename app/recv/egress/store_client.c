@@ -13,7 +13,6 @@
 #include <rte_errno.h>
 #include <rte_log.h>
 
-#include "arrow/crc32c.h"
 #include "arrow/tables.h"
 #include "backoff.h"
 #include "egress/store_client.h"
@@ -389,28 +388,44 @@ store_client_take_results(struct store_client *s, const struct xfer_results *m)
 	return XFER_REASON_NONE;
 }
 
+/* What is left to send of a body. */
+struct body_rest {
+	struct iovec part; /* the rest of the current part */
+	uint32_t next;	   /* number of the part after it */
+};
+
 /*
- * Return the size of the next piece of a body: within one slice of the journal, and at most the
- * maximum message size.
+ * Take the next piece of a body: within one part and one slice of the journal, and at most the
+ * maximum message size. @return false: the body ends
  */
-static uint64_t
-piece_of(const struct store_client *s, const struct journal_batch *b, uint64_t at,
-	const struct rdma_mr **mr)
+static bool
+take_piece(const struct store_client *s, const struct journal_batch *b, struct body_rest *rest,
+	struct rdma_sge *piece)
 {
+	struct iovec *part = &rest->part;
+	const struct rdma_mr *mr;
 	uint64_t bytes;
 
-	*mr = xfer_mr_at(s->config.memory, b->body + at, &bytes);
-	return RTE_MIN(RTE_MIN(bytes, b->body_bytes - at), s->config.message_max);
+	while (part->iov_len == 0) {
+		if (rest->next == b->nb_parts)
+			return false;
+		*part = journal_part(b, rest->next++);
+	}
+	mr = xfer_mr_at(s->config.memory, part->iov_base, &bytes);
+	bytes = RTE_MIN(RTE_MIN(bytes, part->iov_len), s->config.message_max);
+	*piece = (struct rdma_sge){(uintptr_t)part->iov_base, (uint32_t)bytes, rdma_mr_lkey(mr)};
+	*part = (struct iovec){(uint8_t *)part->iov_base + bytes, part->iov_len - bytes};
+	return true;
 }
 
 static uint32_t
 count_pieces(const struct store_client *s, const struct journal_batch *b)
 {
-	const struct rdma_mr *mr;
+	struct body_rest rest = {0};
+	struct rdma_sge piece;
 	uint32_t nb = 0;
-	uint64_t at;
 
-	for (at = 0; at < b->body_bytes; at += piece_of(s, b, at, &mr))
+	while (take_piece(s, b, &rest, &piece))
 		nb++;
 	return nb;
 }
@@ -418,17 +433,14 @@ count_pieces(const struct store_client *s, const struct journal_batch *b)
 static int
 write_body(struct store_client *s, const struct journal_batch *b, const struct xfer_slot *slot)
 {
-	const struct rdma_mr *mr;
+	struct body_rest rest = {0};
+	struct rdma_sge piece;
 	uint64_t at = 0;
 	int ret = 0;
 
-	while (at < b->body_bytes && ret == 0) {
-		const uint64_t bytes = piece_of(s, b, at, &mr);
-		const struct rdma_sge sg = {
-			(uintptr_t)b->body + at, (uint32_t)bytes, rdma_mr_lkey(mr)};
-
-		ret = xfer_qp_write(&s->link, 0, &sg, 1, slot->body + at, slot->body_rkey, NULL);
-		at += bytes;
+	while (ret == 0 && take_piece(s, b, &rest, &piece)) {
+		ret = xfer_qp_write(&s->link, 0, &piece, 1, slot->body + at, slot->body_rkey, NULL);
+		at += piece.length;
 	}
 	return ret;
 }
@@ -461,7 +473,7 @@ store_client_check_copy(struct store_client *s, uint32_t index, const struct jou
 	struct xfer_batch *batch)
 {
 	batch->flags = XFER_COPY_CHECKED;
-	batch->copy_crc32c = arrow_crc32c(0, b->body, b->body_bytes);
+	batch->copy_crc32c = journal_body_crc32c(b);
 	if (batch->copy_crc32c == b->body_crc32c)
 		return;
 	journal_keep_copies(s->config.journal, index);

@@ -14,7 +14,6 @@
 #include <rte_ring.h>
 #include <rte_ring_elem.h>
 
-#include "arrow/crc32c.h"
 #include "arrow/reader.h"
 #include "counter.h"
 #include "recovery/recovery.h"
@@ -46,7 +45,7 @@ struct spill_command {
 	unsigned int run;
 	unsigned int table;
 	uint32_t batch; /* tag of the batch */
-	struct stream_batch what;
+	struct journal_batch what;
 };
 
 /* A run being spilled. It belongs to the spill thread, except `closed` and the marked fields. */
@@ -342,6 +341,16 @@ static void
 write_batch(struct spill *s, struct spill_command *o)
 {
 	struct spill_run *r = &s->run[o->run];
+	const struct journal_batch *b = &o->what;
+	struct iovec part[JOURNAL_PARTS];
+	struct stream_batch batch = {
+		.xfer = {b->sequence, b->rows, b->first, b->last, b->received, b->body_bytes,
+			b->body_crc32c, 0},
+		.metadata = b->metadata,
+		.part = part,
+		.nb_parts = journal_parts(b, part),
+		.tag = o->batch,
+	};
 
 	if (!r->open && clock_ms() >= r->retry_at) {
 		r->error = open_run(s, r);
@@ -349,10 +358,9 @@ write_batch(struct spill *s, struct spill_command *o)
 	}
 	if (r->open) {
 		FAIL_POINT("spill.write");
-		if (arrow_crc32c(0, o->what.body, o->what.xfer.body_bytes) !=
-			o->what.xfer.body_crc32c)
-			o->what.tag |= TAG_DAMAGED;
-		stream_writer_append(r->writer[o->table], &o->what);
+		if (journal_body_crc32c(b) != b->body_crc32c)
+			batch.tag |= TAG_DAMAGED;
+		stream_writer_append(r->writer[o->table], &batch);
 		return;
 	}
 	COUNTER_SET(s->stats.error, r->error);
@@ -453,14 +461,7 @@ spill_put(struct spill *s, uint32_t batch, const struct journal_batch *b,
 		.run = b->run,
 		.table = b->table,
 		.batch = batch,
-		.what =
-			{
-				.xfer = {b->sequence, b->rows, b->first, b->last, b->received,
-					b->body_bytes, b->body_crc32c, 0},
-				.metadata = b->metadata,
-				.body = b->body,
-				.tag = batch,
-			},
+		.what = *b,
 	};
 
 	if (!r->named) {

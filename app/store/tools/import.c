@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "arrow/crc32c.h"
 #include "recovery/damage.h"
 #include "recovery/recovery.h"
 #include "arrow/tables.h"
@@ -620,6 +619,7 @@ check_held(struct import *s)
 static int
 copy_held(struct import *s, uint32_t *nb)
 {
+	struct iovec part[JOURNAL_PARTS];
 	struct journal_batch b;
 	struct import_stream *t;
 	uint32_t number, at = 0;
@@ -628,7 +628,7 @@ copy_held(struct import *s, uint32_t *nb)
 		if (!journal_get(s->journal, number, &b))
 			continue;
 		(*nb)++;
-		if (arrow_crc32c(0, b.body, b.body_bytes) != b.body_crc32c) {
+		if (journal_body_crc32c(&b) != b.body_crc32c) {
 			say(s, true,
 				"batch %" PRIu64 " of the journal is damaged and is kept there",
 				b.sequence);
@@ -650,7 +650,8 @@ copy_held(struct import *s, uint32_t *nb)
 				.body_bytes = b.body_bytes,
 				.body_crc32c = b.body_crc32c},
 			.metadata = b.metadata,
-			.body = b.body,
+			.part = part,
+			.nb_parts = journal_parts(&b, part),
 			.tag = number,
 		};
 		stream_writer_append(t->writer, &batch);

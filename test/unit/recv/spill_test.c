@@ -79,6 +79,7 @@ put_into(struct spill *spill, unsigned int index, const struct journal_run *of, 
 		.table = table,
 		.metadata = from->metadata,
 		.body = from->body,
+		.nb_parts = 1,
 	};
 
 	spill_put(spill, table * XFER_SAMPLE_BATCHES + k, &b, of);

@@ -256,6 +256,20 @@ test_order(void **state)
 /* ---- batches in slots, and their results ----------------------------------------------------- */
 
 static unsigned int writes;
+/* What write_body() writes; NULL: not compared. */
+static uint8_t *remote;
+static uint64_t remote_bytes;
+static const struct iovec *parts; /* instead of those of the journal; NULL: the journal's */
+
+struct iovec __real_journal_part(const struct journal_batch *batch, uint32_t part);
+struct iovec __wrap_journal_part(const struct journal_batch *batch, uint32_t part);
+
+struct iovec
+__wrap_journal_part(const struct journal_batch *batch, uint32_t part)
+{
+	assert_true(part < batch->nb_parts);
+	return parts != NULL ? parts[part] : __real_journal_part(batch, part);
+}
 
 int __wrap_xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg,
 	uint16_t nb_sge, uint64_t remote_addr, uint32_t rkey, const uint32_t *imm);
@@ -274,9 +288,15 @@ __wrap_xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *s
 {
 	struct journal_batch b;
 
+	writes++;
+	if (remote != NULL) {
+		assert_true(sg->length > 0 && sg->length <= sender->config.message_max);
+		assert_true(remote_addr + sg->length <= remote_bytes);
+		memcpy(remote + remote_addr, (const void *)(uintptr_t)sg->addr, sg->length);
+		return 0;
+	}
 	assert_true(journal_get(ring, 0, &b));
 	assert_int_equal(b.given, 1u << STORE);
-	writes++;
 	return 0;
 }
 
@@ -340,6 +360,42 @@ test_given_first(void **state)
 	send_one(&b);
 	/* one write for the body, one for the entry */
 	assert_int_equal(writes, 1 + (b.body_bytes > 0));
+	forget_places();
+}
+
+/* A body in parts is written without gaps, in pieces that exceed neither a part nor a message. */
+static void
+test_body_in_parts(void **state)
+{
+	const struct xfer_slot slot = {0};
+	uint8_t to[XFER_BLOCK], *from;
+	struct journal_batch b;
+	struct iovec part[5];
+
+	send_one(&b);
+	from = b.metadata;
+	/* in the journal, in another order than in the body; one is empty */
+	part[0] = (struct iovec){from + 1000, 700};
+	part[1] = (struct iovec){from, 0};
+	part[2] = (struct iovec){from + 1, 999};
+	part[3] = (struct iovec){from + 1700, 1};
+	part[4] = (struct iovec){from + 1701, 2395};
+	b.nb_parts = 5;
+	parts = part;
+	sender->config.message_max = 500;
+	/* pieces of at most 500 bytes: 2 + 0 + 2 + 1 + 5 */
+	assert_int_equal(count_pieces(sender, &b), 10);
+	memset(to, 0, sizeof(to));
+	remote = to;
+	remote_bytes = sizeof(to);
+	writes = 0;
+	assert_int_equal(write_body(sender, &b, &slot), 0);
+	remote = NULL;
+	parts = NULL;
+	assert_int_equal(writes, 10);
+	assert_memory_equal(to, from + 1000, 700);
+	assert_memory_equal(to + 700, from + 1, 999);
+	assert_memory_equal(to + 1699, from + 1700, 2396);
 	forget_places();
 }
 
@@ -544,6 +600,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_all_at_once, begin, end),
 		cmocka_unit_test_setup_teardown(test_order, begin, end),
 		cmocka_unit_test_setup_teardown(test_given_first, begin, end),
+		cmocka_unit_test_setup_teardown(test_body_in_parts, begin, end),
 		cmocka_unit_test_setup_teardown(test_result_of_another, begin, end),
 		cmocka_unit_test_setup_teardown(test_damaged_moved, begin, end),
 		cmocka_unit_test_setup_teardown(test_damaged_found, begin, end),

@@ -235,6 +235,51 @@ test_order(void **state)
 	free(again);
 }
 
+/* A body in parts of any size and place is the same in the file as a contiguous one. */
+static void
+test_parts(void **state)
+{
+	static const unsigned int nb_parts[] = {1, 2, 3, 64, ARROW_BUFFERS_MAX};
+	struct rig *r = malloc(sizeof(*r));
+	struct iovec part[ARROW_BUFFERS_MAX];
+	uint8_t *copy[ARROW_BUFFERS_MAX];
+	unsigned int i, k;
+
+	disk = disk_new(seed);
+	rig_open(r, ARROW_IMAGES);
+	for (i = 0; i < sizeof(nb_parts) / sizeof(nb_parts[0]); i++) {
+		const struct xfer_sample_batch *from = &s.batch[r->table][i];
+		const uint64_t bytes = from->batch.body_bytes;
+		const struct stream_batch b = {.xfer = from->batch,
+			.metadata = from->metadata,
+			.tag = r->nb,
+			.part = part,
+			.nb_parts = nb_parts[i]};
+
+		for (k = 0; k < nb_parts[i]; k++) {
+			/* odd lengths, at odd addresses */
+			const uint64_t first = bytes * k / nb_parts[i];
+			const uint64_t size = bytes * (k + 1) / nb_parts[i] - first;
+
+			copy[k] = malloc(size + 1);
+			assert_non_null(copy[k]);
+			memcpy(copy[k] + 1, (const uint8_t *)from->body + first, size);
+			part[k] = (struct iovec){copy[k] + 1, size};
+		}
+		r->given[r->nb++].batch = i;
+		stream_writer_append(r->w, &b);
+		memset(part, 0, sizeof(part));
+		assert_int_equal(stream_writer_finish(r->w), 0);
+		for (k = 0; k < nb_parts[i]; k++)
+			free(copy[k]);
+		assert_int_equal(r->given[i].status, XFER_DURABLE);
+		assert_int_equal(times_in_files(&s, r->table, i), 1);
+	}
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
 /* After a power failure at any moment, each batch that was reported durable is there once. */
 static void
 test_crash(void **state)
@@ -1217,6 +1262,7 @@ main(void)
 	const char *text = getenv("XFER_SEED"), *many = getenv("XFER_SEEDS");
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_crash),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_cut),
