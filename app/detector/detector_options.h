@@ -48,6 +48,7 @@ struct detector_options {
 	enum rdma_stream_policy policy;
 	uint32_t ring_slots;
 	uint32_t members;      /**< of each stream, to wait for */
+	uint32_t silence_ms;   /**< after which a member is removed */
 	const char *keys_path; /**< NULL: members prove nothing */
 
 	const char *geometry_path; /**< of a file that describes the detector; NULL: a stack */

@@ -148,6 +148,7 @@ check_transport(const struct detector_options *options)
 		{"policy", options->policy != other.policy, MULTICAST},
 		{"ring-slots", options->ring_slots != other.ring_slots, MULTICAST},
 		{"members", options->members != other.members, MULTICAST},
+		{"silence", options->silence_ms != other.silence_ms, MULTICAST},
 		{"keys", options->keys_path != NULL, MULTICAST},
 	};
 

@@ -220,7 +220,7 @@ def a_stopped_receiver_loses(where):
     simulate(where)
     frames = 300
     # the ring has 0.4 s of the stream
-    with Site(where, '--rate', '100', policy='overwrite', frames=frames) as site:
+    with Site(where, '--rate', '100', '--silence', '30000', policy='overwrite', frames=frames) as site:
         site.joined(1)
         time.sleep(0.7)
         site.receivers[1].send_signal(signal.SIGSTOP)
@@ -240,7 +240,7 @@ def a_killed_receiver_stops_nobody(where):
     """The detector waits for a killed receiver until it counts as silent, and for one that ends not
     at all. A detector that is killed and started again is joined again."""
     simulate(where)
-    with Site(where, '--rate', '200', '--ring-slots', '512', frames=400,
+    with Site(where, '--rate', '200', '--ring-slots', '512', '--silence', '1500', frames=400,
               settings={'run.first_frame': 'auto'}) as site:
         site.joined(0)
         time.sleep(0.5)
@@ -248,7 +248,7 @@ def a_killed_receiver_stops_nobody(where):
         site.finish(site.sender, site.receivers[0])
         of = site.ledger(0)
         want(of['frames'] == 400 and of['placed'] == 400 * MODULES * TILES, of, site.everything())
-        want('was silent for 2000 ms' in site.log('sender'), site.everything())
+        want('was silent for 1500 ms' in site.log('sender'), site.everything())
 
 
 @case

@@ -157,6 +157,7 @@ create_senders(struct transmit_multicast *m)
 		.slots = m->options->ring_slots,
 		.members_max = (uint16_t)RTE_MIN(
 			m->options->members + MEMBERS, (uint32_t)RDMA_STREAM_MEMBERS_MAX),
+		.silence_ms = m->options->silence_ms,
 		.proof = m->proof != NULL ? ingest_proof_stream(m->proof) : NULL,
 	};
 	char what[64];
