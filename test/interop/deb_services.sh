@@ -68,7 +68,8 @@ store=braggline-store@demo.service
 page=braggline-view.service
 memif=net_memif0,socket=/run/braggline/demo.sock,socket-abstract=no
 install -d -o braggline -g braggline /run/braggline
-sed -i 's/^control = .*//; s/^\[run\]/[run]\ncontrol = telemetry/' /etc/braggline/recv-demo.ini
+sed -i 's/^control = .*//; s/^\[run\]/[run]\ncontrol = telemetry/
+	s,^live = .*,live = /run/braggline/recv-demo/live,' /etc/braggline/recv-demo.ini
 echo "EAL_OPTIONS=--no-huge -m 512 --no-pci --lcores (0-3)@($cpus) --vdev gpu_host0 --vdev net_replay0,file=/etc/braggline/capture.pcap,loops=0,rewrite=42:8:le:60,rate=20000" \
 	>/etc/braggline/recv-demo.env
 (umask 077; head -c 64 /dev/urandom >/etc/braggline/key
