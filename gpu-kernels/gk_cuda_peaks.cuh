@@ -957,7 +957,7 @@ peak_queue_listed(struct peak_find_area *a)
 	__syncthreads();
 	if (threadIdx.x == 0) {
 		s->next = 0;
-		/* all blocks that come later have no room, too */
+		/* all blocks that come later have no room either */
 		atomicMax(&c->queue_cut, UINT32_MAX - at);
 	}
 	__syncthreads();

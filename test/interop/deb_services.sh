@@ -114,6 +114,7 @@ wait_for 'a page of the receiver' page_says '"state":"up"'
 ask '/braggline/run/configure,run.name=two' | grep -q configured || die 'configure'
 ask /braggline/run/start | grep -q running || die 'start'
 : >/page.ready
+# longer than the waits of deb_page.py
 wait_for 'a browser' test -e /page.seen
 [ ! -e /page.wrong ] || die "page in a browser: $(cat /page.wrong)"
 ask /braggline/run/stop >/dev/null

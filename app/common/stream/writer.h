@@ -85,7 +85,8 @@ struct stream_batch {
 	/**
 	 * The body as up to ARROW_BUFFERS_MAX parts in CPU memory, instead of `body`. NULL: it is
 	 * at `body`. The array is used until stream_writer_append() returns. The bytes are copied,
-	 * unless all parts are whole blocks.
+	 * unless all parts are whole blocks at aligned addresses: then they must stay until the
+	 * result.
 	 */
 	const struct iovec *part;
 	uint32_t nb_parts;

@@ -148,9 +148,11 @@ read_map(struct load *l, const char *key, const char *pattern, uint32_t module, 
 	if (f == NULL && (errno == EISDIR || errno == EMEDIUMTYPE))
 		return refuse(l, -EINVAL, "%s is not a regular file", file->path);
 	if (f == NULL)
-		return refuse(l, -errno,
-			"cannot read %s: %s; correct [calibration] %s = %s, or set it to none",
-			file->path, strerror(errno), key, pattern);
+		return refuse(l, -errno, "cannot read %s: %s; %s [calibration] %s = %s%s",
+			file->path, strerror(errno),
+			errno == EACCES ? "give the user of the receiver access to it, or correct"
+					: "correct",
+			key, pattern, errno == ENOENT ? ", or set it to none" : "");
 	if (fstat(fileno(f), &st) != 0)
 		ret = refuse(l, -errno, "cannot read %s: %s", file->path, strerror(errno));
 	else if ((uint64_t)st.st_size != all)

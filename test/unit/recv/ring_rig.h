@@ -35,7 +35,7 @@
 #define FIRST	62
 #define SLOTS	16 /* of a ring */
 #define BEHIND	4  /* frames that the receiver may be behind */
-/* much longer than a busy machine keeps the test from running: no frame ends by time by accident */
+/* long, so that frames seldom end by time on a busy machine */
 #define STREAM_TIMEOUT_MS 100
 #define TILE		  8192
 #define MESSAGE		  (INGEST_LEADER_BYTES + TILE + INGEST_TRAILER_BYTES)
