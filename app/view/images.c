@@ -749,8 +749,6 @@ frame_cells(const struct live_reader *r, const struct live_file_frame *f, const 
 	if (ret == 0)
 		ret = cells_fill(r, &raster, window, cache, cells->value);
 	free(expanded);
-	if (ret != 0)
-		free(cells->value);
 	return ret;
 }
 
@@ -776,8 +774,7 @@ images_frame(const char *path, const struct request_window *window, struct image
 		if (ret == 0)
 			ret = make_tensors(
 				&r.head, &f, pixels, window != NULL ? &cells : NULL, body);
-		if (window != NULL && ret == 0)
-			free(cells.value);
+		free(cells.value);
 		free(pixels);
 	}
 	if (ret == 0 && live_reader_is_stale(&r))

@@ -15,6 +15,7 @@
 #include "telemetry_socket.h"
 
 #define GREETING_SIZE 1024
+#define RETRY_MS      10 /* between attempts to connect while the queue of the socket is full */
 
 static int64_t
 now_ms(void)
@@ -82,6 +83,7 @@ telemetry_socket_connect(
 	struct telemetry_socket *s, const char *path, int cancel, int timeout_ms, const char **why)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const int64_t deadline = now_ms() + timeout_ms;
 	int ret;
 
 	*s = (struct telemetry_socket){.fd = -1, .cancel = cancel};
@@ -94,12 +96,15 @@ telemetry_socket_connect(
 	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->fd < 0)
 		return -errno;
-	if (connect(s->fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+	while ((ret = connect(s->fd, (struct sockaddr *)&address, sizeof(address))) < 0) {
 		ret = -errno;
-		goto fail;
+		/* poll() also ends when `cancel` is readable */
+		if (ret != -EAGAIN || now_ms() >= deadline ||
+			poll(&(struct pollfd){.fd = cancel, .events = POLLIN}, 1, RETRY_MS) != 0)
+			goto fail;
 	}
 	*why = "it does not answer as DPDK's telemetry does";
-	ret = read_greeting(s, now_ms() + timeout_ms);
+	ret = read_greeting(s, deadline);
 	if (ret == 0)
 		return 0;
 fail:

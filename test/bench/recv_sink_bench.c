@@ -47,7 +47,8 @@ static const char usage[] =
 	"  --seconds S  time that is measured, after 1 s (default 5)\n"
 	"  --period N   frames of the capture, which net_replay repeats with new numbers\n"
 	"               (default 64)\n"
-	"Exit status 1: a frame is missing or incomplete, an image is wrong, or none was compared.\n";
+	"Exit status 1: a frame is missing or incomplete, an image is wrong, or none was\n"
+	"compared.\n";
 
 enum check {
 	CHECK_EMPTY,

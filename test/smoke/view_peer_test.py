@@ -303,9 +303,7 @@ def images_in_each_state(ask, path):
             ask(f'{SOURCE}/{part}', 400, query='?window=0', **NAMES)
     LiveFile(id=2, generation=4, sequence=0).write(path)
     for part in PARTS:
-        if part != 'image':
-            ask(f'{SOURCE}/{part}', 404, **NAMES)
-    ask(f'{SOURCE}/image', 404, **NAMES)
+        ask(f'{SOURCE}/{part}', 404, **NAMES)
     with open(path, 'wb') as stream:
         stream.write(b'no live file')
     for part in PARTS:

@@ -7,7 +7,7 @@
 
 #define TIMER_SLACK_NS 1000 /* the default is longer than the sleep */
 
-/* A sleep that is this part of the time waited so far adds no more than this to the latency. */
+/* A sleep is at most this part of the time waited so far, and at least POLL_PAUSE_SHORT_US. */
 #define PART_OF_WAIT 64
 
 static uint64_t

@@ -17,8 +17,9 @@
  *                    poll_wake() ends the sleep
  * =================  ==============================================================================
  *
- * If threads of others run on the same CPU, they need the time: while packets are expected, the
- * loop then sleeps after POLL_PAUSE_TURNS. It notices them by the time that it did not run.
+ * If threads of others run on the same CPU, they need the time: while packets or a thread are
+ * expected, the loop then sleeps after POLL_PAUSE_TURNS. It notices them by the time that it did
+ * not run.
  */
 #ifndef POLL_PAUSE_H
 #define POLL_PAUSE_H
@@ -68,7 +69,7 @@ void poll_pause(struct poll_pause *p, bool busy, enum poll_expect expected);
  */
 void poll_yield(struct poll_pause *p);
 
-/** End the pause, or the next one if there is none now. Any thread. */
+/** End the pause, or the next one if there is none now; not a later poll_yield(). Any thread. */
 void poll_wake(struct poll_pause *p);
 
 #endif /* POLL_PAUSE_H */

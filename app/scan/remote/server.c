@@ -787,7 +787,7 @@ expected(const struct scan_server *s)
 			continue;
 		switch (scan_worker_activity(s->session[i].worker)) {
 		case SCAN_WAITS:
-			/* what it waits for is not made by others of this process */
+			/* its packets come first, also if the engine works for others */
 			return POLL_PACKETS;
 		case SCAN_COMPETES:
 			found = POLL_SHARED;

@@ -15,8 +15,7 @@
 #include "rdma/rdma.h"
 #include "remote/worker.h"
 
-#define SCAN_SESSIONS 64	 /**< most connections, with those that are not authenticated yet */
-#define SCAN_STAGE    (1u << 20) /**< bytes of the largest part of a body */
+#define SCAN_SESSIONS 64 /**< most connections, with those that are not authenticated yet */
 
 struct scan_server_config {
 	const char *device;		  /**< name for rdma_dev_open() */

@@ -62,8 +62,8 @@ struct scan_worker {
 	uint32_t nb_files, nb_registered; /* the lcore has tried to register them */
 	bool leaving_files;		  /* registrations must end */
 
-	enum scan_activity activity; /* atomic; written by the thread */
-	bool competes;		     /* atomic; the thread may run on the CPU of an lcore */
+	enum scan_activity activity; /* atomic; written with the lock */
+	bool competes;		     /* with the lock; the thread may run on the CPU of an lcore */
 
 	/* Of the thread. */
 	struct sql_catalog catalog;
@@ -543,7 +543,7 @@ execute(struct scan_worker *w, char *error, size_t size)
 	if (ret == 0) {
 		w->gathered = 0;
 		/* a body of a batch is in one slot, so that the client need not copy it */
-		sql_reader_batch_bytes(reader, w->slots > 0 ? w->slot_bytes : 0);
+		sql_reader_batch_bytes(reader, w->slots > 0 ? w->slot_bytes : SCAN_STAGE);
 		ret = send_result(w, reader);
 		sql_reader_close(reader);
 		if (ret == 0)
@@ -648,8 +648,8 @@ worker_main(void *arg)
 
 	/* the threads of the engine inherit it */
 	process_cpus_take();
-	w->competes = process_cpus_are_shared();
 	pthread_mutex_lock(&w->lock);
+	w->competes = process_cpus_are_shared();
 	while (!w->stopping) {
 		if (!w->running) {
 			wait_changed(w);

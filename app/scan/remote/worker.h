@@ -18,9 +18,10 @@
 #include "sql/map_guard.h"
 #include "xfer/identity.h"
 
-#define SCAN_STAGES 8	/**< parts of bodies in registered memory */
-#define SCAN_PIECES 512 /**< most pieces of a part */
-#define SCAN_FILES  16	/**< most files of a session whose mappings are registered */
+#define SCAN_STAGE  (1u << 20) /**< bytes of the largest part of a body */
+#define SCAN_STAGES 8	       /**< parts of bodies in registered memory */
+#define SCAN_PIECES 512	       /**< most pieces of a part */
+#define SCAN_FILES  16	       /**< most files of a session whose mappings are registered */
 
 struct poll_pause;
 struct rdma_mr;

@@ -4,13 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "sql/ipc_type.h"
 #include "sql/result_reader.h"
 
-#define CHUNKS_MAX 64	   /* of the engine in a batch */
-#define MERGE_NS   2000000 /* a batch is not held back for longer, to become larger */
+#define CHUNKS_MAX 64 /* of the engine in a batch */
 
 /** Where the buffers of a column come from. */
 enum way {
@@ -60,6 +58,7 @@ struct sql_reader {
 	duckdb_chunk some;    /* the columns that are converted; NULL: all are, or none */
 	duckdb_chunk chunk;   /* being read; NULL: none */
 	bool ended;	      /* the engine must not be asked again */
+	int error;	      /* that ended it, or 0 */
 	uint64_t row, rows;   /* of it: first one that is in no batch; all */
 	/* of the present batch; the last one may be `chunk` */
 	duckdb_chunk used[CHUNKS_MAX];
@@ -588,14 +587,14 @@ fetch(struct sql_reader *r)
 	int ret;
 
 	if (r->chunk != NULL || r->ended)
-		return r->chunk != NULL;
+		return r->chunk != NULL ? 1 : r->error;
 	do {
 		if (r->chunk != NULL)
 			r->session->api->destroy_data_chunk(&r->chunk);
 		ret = sql_session_fetch(r->session, &r->chunk);
 		r->ended = ret < 0 || r->chunk == NULL;
 		if (r->ended)
-			return ret;
+			return r->error = ret;
 		r->rows = r->session->api->data_chunk_get_size(r->chunk);
 	} while (r->rows == 0);
 	r->row = 0;
@@ -659,19 +658,9 @@ take_rows(struct sql_reader *r, uint64_t rows, struct sql_batch *batch)
 	return ret;
 }
 
-static int64_t
-now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
 int
 sql_reader_next(struct sql_reader *r, struct sql_batch *batch)
 {
-	const int64_t until = now_ns() + MERGE_NS;
 	uint64_t rows, i;
 	int ret;
 
@@ -692,8 +681,7 @@ sql_reader_next(struct sql_reader *r, struct sql_batch *batch)
 		if (ret < 0 || r->row < r->rows)
 			break;
 		r->chunk = NULL;
-	} while (r->batch_bytes > 0 && r->nb_converted == 0 && r->nb_used < r->most &&
-		now_ns() < until);
+	} while (r->batch_bytes > 0 && r->nb_converted == 0 && r->nb_used < r->most);
 	if (ret < 0)
 		return ret;
 	if (r->nb_used == 0)

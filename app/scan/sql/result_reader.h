@@ -44,7 +44,8 @@ void sql_reader_close(struct sql_reader *r);
 
 /**
  * Have batches of about a size, not of a chunk of the engine each: larger chunks are split, and
- * smaller ones joined. The first batch is one chunk at most. No effect on results with columns that
+ * smaller ones joined. The first batch is one chunk at most, and the next ones have at most as many
+ * chunks as all before, so that the first rows come early. No effect on results with columns that
  * DuckDB converts.
  * @param bytes  most bytes of a body; only one row may be larger
  */

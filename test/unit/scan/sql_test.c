@@ -1073,6 +1073,9 @@ test_chunks_are_split_and_joined(void **state)
 			assert_memory_equal(same, rows, size);
 			if (sizes[k] == 4096 && cases[i].is_large)
 				assert_true(batches > chunks);
+			/* 49 chunks: 1, 2, 4, 8, 16 and the rest */
+			if (sizes[k] == 1 << 20 && strstr(cases[i].sql, "UTINYINT") != NULL)
+				assert_true(batches < chunks / 4);
 			free(same);
 		}
 		free(rows);

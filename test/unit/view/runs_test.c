@@ -83,6 +83,7 @@ test_stop_while_listing(void **state)
 	assert_non_null(r);
 	for (int i = 0; i < PATIENCE_S * 100 && __atomic_load_n(&looks, __ATOMIC_RELAXED) < 3; i++)
 		pause_ms(10);
+	assert_true(__atomic_load_n(&looks, __ATOMIC_RELAXED) >= 3);
 	begin = time(NULL);
 	runs_stop(r);
 	assert_true(time(NULL) - begin < PATIENCE_S);
