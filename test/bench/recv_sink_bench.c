@@ -2,8 +2,8 @@
 /*
  * The receiver from its ports to its output slots: a sink in place of the writer frees each slot at
  * once. Frames must come one after the other and complete, and each that is kept must have an
- * image. Another thread decodes every CHECK_EVERY-th chunk, and compares it with the first of the
- * same frame of the capture.
+ * image. Another thread decodes some chunks, and compares them with the first of the same frame of
+ * the capture.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -35,7 +35,7 @@
 #include "port/placement.h"
 #include "settings.h"
 
-#define CHECK_EVERY 61 /* a prime number: frames of the capture in turn */
+#define CHECK_EVERY 61 /* a prime number */
 #define PERIOD_MAX  1024
 #define BURST	    64
 #define END_SECONDS 20
@@ -123,6 +123,13 @@ give_image(const struct frame_record *r, const uint8_t *chunk)
 	__atomic_store_n(&it.check, CHECK_FULL, __ATOMIC_RELEASE);
 }
 
+/* One frame of the capture whenever it comes, and the others in turn. */
+static bool
+is_checked(uint64_t frame)
+{
+	return frame % it.period == 0 || frame % CHECK_EVERY == 0;
+}
+
 static void
 take(const struct frame_record *r)
 {
@@ -139,7 +146,7 @@ take(const struct frame_record *r)
 	it.bytes += r->chunk_bytes;
 	if (r->out == GK_NO_OUT || r->chunk_bytes == 0)
 		it.without_image++;
-	else if (it.pipeline.staging == NULL && it.kept % CHECK_EVERY == 0)
+	else if (it.pipeline.staging == NULL && is_checked(r->frame))
 		give_image(r, it.pipeline.outputs + r->out * l->stride + l->raw);
 }
 

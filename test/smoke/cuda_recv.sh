@@ -17,13 +17,21 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# lcores LAST: one CPU for each lcore if there are enough, else floating lcores
+lcores()
+{
+    if [ "$(nproc)" -gt "$1" ]; then
+        echo "0-$1"
+    else
+        echo "(0-$1)@(0-$(($(nproc) - 1)))"
+    fi
+}
+
 recv()
 {
-    local name=$1 megabytes=$2 lcores=$3 vdev=$4 map
+    local name=$1 megabytes=$2 map vdev=$4
+    map=$(lcores "$3")
     shift 4
-    # one CPU for each lcore if there are enough, else floating lcores
-    map=0-$lcores
-    [ "$(nproc)" -gt "$lcores" ] || map="($map)@(0-$(($(nproc) - 1)))"
     "$bin/braggline-recv" --no-huge -m "$megabytes" --no-pci --no-shconf --no-telemetry --lcores "$map" \
         --log-level lib.eal:warning "--vdev=$vdev" "--vdev=net_replay0,$capture" -- --quiet \
         "$@" --set run.name=run --set output.directory="$work/$name" \
@@ -163,7 +171,7 @@ raw()
     echo
     echo "$name: $modules modules, all frames kept as raw chunks, no files"
     # shellcheck disable=SC2046
-    "$program" --no-huge -m "$memory" --no-pci --no-shconf --no-telemetry --lcores 0-9 \
+    "$program" --no-huge -m "$memory" --no-pci --no-shconf --no-telemetry --lcores "$(lcores 9)" \
         --log-level lib.eal:warning "--vdev=$gpu" \
         "--vdev=net_replay0,file=$work/in.pcap,loops=0,rewrite=42:8:le:64$pace" -- \
         --seconds "$seconds" "$@" $(calibration) --set gpu.kernel="$kernel" \
