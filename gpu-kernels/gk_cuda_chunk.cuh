@@ -113,21 +113,28 @@ load_coef(struct lane_coef *c, const struct feed *f, enum coef_use use)
 	return load_shared2(f->area + GK_CUDA_AT_FIRST);
 }
 
-/* The same from device memory. */
-static __device__ __forceinline__ uint2
-load_coef_far(struct lane_coef *c, const struct gk_cuda_coef *from, enum coef_use use)
+/* Load p and r of a thread's pixels from device memory. */
+static __device__ __forceinline__ void
+load_p_r_far(float p[GK_CUDA_LANE], float r[GK_CUDA_LANE], const struct gk_cuda_coef *from)
 {
 #pragma unroll
 	for (int k = 0; k < 4; k++) {
 		const uint32_t at = pixel_of(4 * k);
-		const float4 p = __ldcg((const float4 *)(from->p + at));
-		const float4 r = __ldcg((const float4 *)(from->r + at));
+		const float4 p4 = __ldcg((const float4 *)(from->p + at));
+		const float4 r4 = __ldcg((const float4 *)(from->r + at));
 
-		c->p[4 * k] = p.x, c->p[4 * k + 1] = p.y;
-		c->p[4 * k + 2] = p.z, c->p[4 * k + 3] = p.w;
-		c->r[4 * k] = r.x, c->r[4 * k + 1] = r.y;
-		c->r[4 * k + 2] = r.z, c->r[4 * k + 3] = r.w;
+		p[4 * k] = p4.x, p[4 * k + 1] = p4.y;
+		p[4 * k + 2] = p4.z, p[4 * k + 3] = p4.w;
+		r[4 * k] = r4.x, r[4 * k + 1] = r4.y;
+		r[4 * k + 2] = r4.z, r[4 * k + 3] = r4.w;
 	}
+}
+
+/* As load_coef(), from device memory. */
+static __device__ __forceinline__ uint2
+load_coef_far(struct lane_coef *c, const struct gk_cuda_coef *from, enum coef_use use)
+{
+	load_p_r_far(c->p, c->r, from);
 #pragma unroll
 	for (int k = 0; k < 4 && use != NO_WORDS; k++) {
 		const uint32_t at = pixel_of(4 * k);
@@ -246,16 +253,16 @@ odd_bits(uint32_t words, const struct gk_cuda_coef *coef, uint32_t wild)
 	return bits;
 }
 
-/* Bit mask of the holes among a thread's pixels. */
+/* Bits of a chunk's mask for a thread's pixels. */
 static __device__ __forceinline__ uint32_t
-holes_of(const struct gk_cuda_coef *coef)
+bits_of_lane(const uint32_t *mask)
 {
-	uint32_t holes = 0;
+	uint32_t bits = 0;
 
 #pragma unroll
 	for (uint32_t i = 0; i < GK_CUDA_LANE; i += 4)
-		holes |= (__ldcg(&coef->hole_bits[pixel_of(i) / 32]) >> pixel_of(i) % 32 & 15) << i;
-	return holes;
+		bits |= (__ldcg(&mask[pixel_of(i) / 32]) >> pixel_of(i) % 32 & 15) << i;
+	return bits;
 }
 
 /* Position of a thread's pixels of a chunk in an image. */
@@ -273,7 +280,7 @@ spot_of(const struct gk_cuda_coef *coef, uint32_t chunk, uint32_t holes)
 
 	s.at = (uint64_t)row * args.geometry.cols + column_of(chunk) + lane_of_warp() * 4;
 	s.pixels = pixels_of(chunk);
-	s.holes = holes != 0 ? holes_of(coef + chunk) : 0;
+	s.holes = holes != 0 ? bits_of_lane(coef[chunk].hole_bits) : 0;
 	return s;
 }
 

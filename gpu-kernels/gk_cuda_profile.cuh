@@ -38,38 +38,18 @@ profile_bins_of(uint32_t i)
 	return {first, first + args.bins + 1};
 }
 
-/* Bits of a chunk's mask for a thread's pixels. */
-static __device__ __forceinline__ uint32_t
-profile_bits(const uint32_t *bits)
-{
-	uint32_t mine = 0;
-
-#pragma unroll
-	for (uint32_t i = 0; i < GK_CUDA_LANE; i += 4)
-		mine |= (__ldcg(bits + pixel_of(i) / 32) >> pixel_of(i) % 32 & 15) << i;
-	return mine;
-}
-
 static __device__ __forceinline__ void
 profile_load_far(struct profile_lane_far *l, const struct gk_cuda_coef *coef, uint32_t chunk)
 {
 	const uint2 known = __ldcg((const uint2 *)&coef->holes); /* holes, wild pixels */
 
+	load_p_r_far(l->p, l->r, coef);
 #pragma unroll
-	for (int k = 0; k < 4; k++) {
-		const uint32_t at = pixel_of(4 * k);
-		const float4 p = __ldcg((const float4 *)(coef->p + at));
-		const float4 r = __ldcg((const float4 *)(coef->r + at));
-
-		l->p[4 * k] = p.x, l->p[4 * k + 1] = p.y;
-		l->p[4 * k + 2] = p.z, l->p[4 * k + 3] = p.w;
-		l->r[4 * k] = r.x, l->r[4 * k + 1] = r.y;
-		l->r[4 * k + 2] = r.z, l->r[4 * k + 3] = r.w;
-		l->bin[k] =
-			__ldcg((const uint2 *)(args.bin + (uint64_t)chunk * GK_CUDA_CHUNK + at));
-	}
-	l->holes = known.x != 0 ? profile_bits(coef->hole_bits) : 0;
-	l->wild = known.y != 0 ? profile_bits(coef->wild_bits) : 0;
+	for (int k = 0; k < 4; k++)
+		l->bin[k] = __ldcg((const uint2 *)(args.bin + (uint64_t)chunk * GK_CUDA_CHUNK +
+			pixel_of(4 * k)));
+	l->holes = known.x != 0 ? bits_of_lane(coef->hole_bits) : 0;
+	l->wild = known.y != 0 ? bits_of_lane(coef->wild_bits) : 0;
 }
 
 /* Load a thread's words; pixels beyond the row are in no bin. */

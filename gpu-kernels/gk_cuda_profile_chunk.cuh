@@ -120,7 +120,7 @@ profile_lost(struct gk_cuda_profile_sum *sums, const struct gk_cuda_coef *coef, 
 
 	if (holes == 0 && missing == 0)
 		return;
-	bits = holes_of(coef);
+	bits = bits_of_lane(coef->hole_bits);
 #pragma unroll 1
 	for (uint32_t i = 0; i < GK_CUDA_LANE; i++) {
 		const uint32_t bin = __ldcg(profile_bins(chunk) + pixel_of(i));
