@@ -91,6 +91,12 @@ set_activity(struct scan_worker *w, enum scan_activity activity)
 }
 
 static void
+set_working(struct scan_worker *w)
+{
+	set_activity(w, w->competes ? SCAN_COMPETES : SCAN_WORKS);
+}
+
+static void
 wake_lcore(const struct scan_worker *w)
 {
 	if (w->config.pause != NULL)
@@ -105,7 +111,7 @@ wait_changed(struct scan_worker *w)
 	wake_lcore(w);
 	pthread_cond_wait(&w->changed, &w->lock);
 	if (w->running)
-		set_activity(w, w->competes ? SCAN_COMPETES : SCAN_WORKS);
+		set_working(w);
 }
 
 static void
@@ -770,7 +776,7 @@ scan_worker_query(struct scan_worker *w, uint32_t cursor, enum scan_form form, c
 		w->form = form;
 		w->running = true;
 		/* until the thread runs, too: it needs the CPU */
-		set_activity(w, w->competes ? SCAN_COMPETES : SCAN_WORKS);
+		set_working(w);
 		pthread_cond_broadcast(&w->changed);
 	}
 	pthread_mutex_unlock(&w->lock);
