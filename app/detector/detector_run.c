@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "monotonic_ms.h"
 #include "output/calibration_output.h"
 #include "output/report.h"
 #include "frame_source.h"
@@ -62,21 +62,12 @@ struct run {
 	struct output_file report_output;
 };
 
-static uint64_t
-now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* Print the progress, every 200 ms on a terminal, otherwise every 5 s to show activity in a log. */
 static void
 show_progress(uint64_t done, uint64_t frames, uint64_t start, uint64_t *shown)
 {
 	bool terminal = isatty(STDERR_FILENO) != 0;
-	uint64_t now = now_ms();
+	uint64_t now = (uint64_t)monotonic_ms();
 
 	if (now - *shown < (terminal ? 200 : 5000))
 		return;
@@ -269,7 +260,7 @@ make_frame(struct run *run, uint64_t index)
 static int
 make_frames(struct run *run)
 {
-	uint64_t start = now_ms(), shown = start, frames = run->source.frames;
+	uint64_t start = (uint64_t)monotonic_ms(), shown = start, frames = run->source.frames;
 	uint32_t count;
 	int ret = 0;
 

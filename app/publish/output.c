@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <zmq.h>
 
+#include "monotonic_ms.h"
 #include "arrow/bitshuffle.h"
 #include "histogram.h"
 #include "scan/memory.h"
@@ -97,15 +97,6 @@ count(uint64_t *counter, uint64_t n)
 {
 	/* one writer */
 	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
-}
-
-static int64_t
-now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 static int
@@ -591,12 +582,12 @@ read_monitor(struct output *o)
 static void
 repeat_start(struct output *o)
 {
-	if (!o->repeat || now_ms() - o->repeated < OUTPUT_REPEAT_MS)
+	if (!o->repeat || monotonic_ms() - o->repeated < OUTPUT_REPEAT_MS)
 		return;
 	o->repeat = false;
 	if (o->begin.size == 0)
 		return;
-	o->repeated = now_ms();
+	o->repeated = monotonic_ms();
 	set_lossy(o, true);
 	(void)zmq_send(o->socket, o->begin.data, o->begin.size, ZMQ_DONTWAIT);
 }

@@ -14,6 +14,7 @@
 
 #include <gk_abi.h>
 
+#include "monotonic_ms.h"
 #include "bounds.h"
 #include "escaped_text.h"
 #include "live_reader.h"
@@ -54,15 +55,6 @@ struct source {
 	uint64_t state_version, frame_version;
 	struct reply reply[COMMANDS_MAX];
 };
-
-static uint64_t
-now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 /* ---- state ---- */
 
@@ -201,7 +193,7 @@ query(struct source *s, size_t index)
 		take_live(s, text);
 	pthread_mutex_lock(&s->lock);
 	old = r->text;
-	r->at = now_ms();
+	r->at = monotonic_ms();
 	clock_gettime(CLOCK_REALTIME, &r->time);
 	/* a slow reply is announced when it changes */
 	if (!s->commands[index].slow || old == NULL || strcmp(old, text) != 0)
@@ -331,12 +323,12 @@ static void *
 source_main(void *arg)
 {
 	struct source *s = arg;
-	uint64_t due = now_ms(), t;
+	uint64_t due = monotonic_ms(), t;
 	struct timespec until;
 	bool quit = false;
 
 	while (!quit) {
-		t = now_ms();
+		t = monotonic_ms();
 		if (t >= due) {
 			poll_telemetry(s);
 			due = t + s->config.period_ms;
@@ -438,7 +430,7 @@ source_reply(struct source *s, size_t index, uint64_t *age_ms)
 	pthread_mutex_lock(&s->lock);
 	if (s->reply[index].text != NULL)
 		text = strdup(s->reply[index].text);
-	*age_ms = now_ms() - s->reply[index].at;
+	*age_ms = monotonic_ms() - s->reply[index].at;
 	pthread_mutex_unlock(&s->lock);
 	return text;
 }

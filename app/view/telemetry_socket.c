@@ -8,23 +8,14 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "monotonic_ms.h"
 #include "bounds.h"
 #include "telemetry_socket.h"
 
 #define GREETING_SIZE 1024
 #define RETRY_MS      10 /* between attempts to connect while the queue of the socket is full */
-
-static int64_t
-now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /** Wait until the socket is ready. @return 0; -ETIMEDOUT; -ECANCELED; -errno */
 static int
@@ -36,7 +27,7 @@ await(const struct telemetry_socket *s, short events, int64_t deadline)
 	int n;
 
 	do {
-		left = deadline - now_ms();
+		left = deadline - monotonic_ms();
 		n = poll(fds, 2, left > 0 ? (int)left : 0);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
@@ -83,7 +74,7 @@ telemetry_socket_connect(
 	struct telemetry_socket *s, const char *path, int cancel, int timeout_ms, const char **why)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	const int64_t deadline = now_ms() + timeout_ms;
+	const int64_t deadline = monotonic_ms() + timeout_ms;
 	int ret;
 
 	*s = (struct telemetry_socket){.fd = -1, .cancel = cancel};
@@ -99,7 +90,7 @@ telemetry_socket_connect(
 	while ((ret = connect(s->fd, (struct sockaddr *)&address, sizeof(address))) < 0) {
 		ret = -errno;
 		/* poll() also ends when `cancel` is readable */
-		if (ret != -EAGAIN || now_ms() >= deadline ||
+		if (ret != -EAGAIN || monotonic_ms() >= deadline ||
 			poll(&(struct pollfd){.fd = cancel, .events = POLLIN}, 1, RETRY_MS) != 0)
 			goto fail;
 	}
@@ -141,7 +132,7 @@ int
 telemetry_socket_query(
 	struct telemetry_socket *s, const char *command, int timeout_ms, char **reply)
 {
-	const int64_t deadline = now_ms() + timeout_ms;
+	const int64_t deadline = monotonic_ms() + timeout_ms;
 	ssize_t n;
 	char *text;
 	int ret;
