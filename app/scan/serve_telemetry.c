@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -106,21 +105,10 @@ static const struct telemetry_command commands[] = {
 		answer_rdma},
 };
 
-/* The callback of all commands. None takes parameters. */
 static int
 serve_command(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	for (unsigned int i = 0; i < RTE_DIM(commands); i++) {
-		if (strcmp(commands[i].path, cmd) != 0)
-			continue;
-		if (params == NULL || params[0] == '\0')
-			return commands[i].callback(cmd, params, d);
-		rte_tel_data_start_dict(d);
-		rte_tel_data_add_dict_int(d, "result", -EINVAL);
-		rte_tel_data_add_dict_string(d, "message", "takes no parameters");
-		return 0;
-	}
-	return -ENOENT;
+	return telemetry_table_serve(commands, RTE_DIM(commands), cmd, params, d);
 }
 
 void
@@ -129,8 +117,7 @@ serve_telemetry_open(const struct scan_server *s)
 	pthread_mutex_lock(&lock);
 	server = s;
 	pthread_mutex_unlock(&lock);
-	for (unsigned int i = 0; i < RTE_DIM(commands); i++)
-		(void)rte_telemetry_register_cmd(commands[i].path, serve_command, commands[i].help);
+	(void)telemetry_table_register(commands, RTE_DIM(commands), serve_command);
 }
 
 void

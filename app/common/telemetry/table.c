@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_log.h>
+
 #include "telemetry/table.h"
+
+RTE_LOG_REGISTER(table_logtype, braggline.telemetry, NOTICE);
 
 #define COLUMNS 100
 #define INDENT	4
@@ -25,6 +30,41 @@ print_paragraph(FILE *out, const char *text)
 		text += length + strspn(text + length, " ");
 	}
 	fputc('\n', out);
+}
+
+int
+telemetry_table_serve(const struct telemetry_command *commands, uint32_t n, const char *cmd,
+	const char *params, struct rte_tel_data *d)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const struct telemetry_command *c = &commands[i];
+
+		if (strcmp(c->path, cmd) != 0)
+			continue;
+		if (c->parameters[0] != '\0' || params == NULL || params[0] == '\0')
+			return c->callback(cmd, params, d);
+		rte_tel_data_start_dict(d);
+		rte_tel_data_add_dict_int(d, "result", -EINVAL);
+		rte_tel_data_add_dict_string(d, "message", "takes no parameters");
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int
+telemetry_table_register(const struct telemetry_command *commands, uint32_t n, telemetry_cb serve)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const int ret =
+			rte_telemetry_register_cmd(commands[i].path, serve, commands[i].help);
+
+		if (ret != 0) {
+			rte_log(RTE_LOG_ERR, table_logtype, "telemetry: %s: %s\n", commands[i].path,
+				strerror(-ret));
+			return ret;
+		}
+	}
+	return 0;
 }
 
 void

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include <rte_errno.h>
-#include <rte_log.h>
 #include <rte_string_fns.h>
 #include <rte_telemetry.h>
 #include <rte_version.h>
@@ -53,8 +52,6 @@ static int telemetry_writer(const char *cmd, const char *params, struct rte_tel_
 static int telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d);
 static int telemetry_device(const char *cmd, const char *params, struct rte_tel_data *d);
 static int telemetry_preview(const char *cmd, const char *params, struct rte_tel_data *d);
-
-RTE_LOG_REGISTER(telemetry_logtype, braggline.telemetry, NOTICE);
 
 struct run *telemetry_run;
 static pthread_rwlock_t run_lock = PTHREAD_RWLOCK_INITIALIZER;
@@ -762,33 +759,14 @@ static const struct telemetry_command commands[] = {
 		run_status_command},
 };
 
-/**
- * Refuse parameters of a command that takes none, because they would be ignored. @return 0 or
- * -EINVAL
- */
-static int
-check_parameters(const struct telemetry_command *c, const char *params, struct rte_tel_data *d)
-{
-	if (c->parameters[0] != '\0' || params == NULL || params[0] == '\0')
-		return 0;
-	refuse(d, -EINVAL, "takes no parameters; pass settings to /braggline/run/configure");
-	return -EINVAL;
-}
-
-/** The callback of every command: find the command in the table and call its function. */
 static int
 serve_command(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	int ret = -ENOENT;
 
 	pthread_rwlock_rdlock(&run_lock);
-	for (uint32_t i = 0; telemetry_run != NULL && i < RTE_DIM(commands); i++) {
-		if (strcmp(commands[i].path, cmd) != 0)
-			continue;
-		ret = 0;
-		if (check_parameters(&commands[i], params, d) == 0)
-			ret = commands[i].callback(cmd, params, d);
-	}
+	if (telemetry_run != NULL)
+		ret = telemetry_table_serve(commands, RTE_DIM(commands), cmd, params, d);
 	pthread_rwlock_unlock(&run_lock);
 	return ret;
 }
@@ -807,17 +785,7 @@ telemetry_register(struct run *r)
 	pthread_rwlock_wrlock(&run_lock);
 	telemetry_run = r;
 	pthread_rwlock_unlock(&run_lock);
-	for (uint32_t i = 0; i < RTE_DIM(commands); i++) {
-		int ret = rte_telemetry_register_cmd(
-			commands[i].path, serve_command, commands[i].help);
-
-		if (ret != 0) {
-			rte_log(RTE_LOG_ERR, telemetry_logtype, "telemetry: %s: %s\n",
-				commands[i].path, strerror(-ret));
-			return ret;
-		}
-	}
-	return 0;
+	return telemetry_table_register(commands, RTE_DIM(commands), serve_command);
 }
 
 void
