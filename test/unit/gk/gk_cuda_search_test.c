@@ -277,6 +277,91 @@ test_module(void **state)
 		round_of(&g, 1 + i % 2, 2, (int)(i / 2), &rng);
 }
 
+static void
+tune_one_block(struct gk_config *c)
+{
+	tune(c);
+	c->workers = 1;
+}
+
+/*
+ * All pixels have the greatest number of photons, or the least, and are in one bin. One block has
+ * all chunks, more than those whose sums fit into 32 bits, so that they need several parts.
+ * @param bins  of the profile; those of the fast path have room for 1,023
+ */
+static void
+profile_of_greatest(uint32_t bins)
+{
+	const struct gk_geometry g = {.tiles = 2, .tile_rows = 65, .cols = 512};
+	const uint16_t words[] = {GK_RAW_G1 | 100, GK_RAW_G2 | 100};
+	const int32_t photons[] = {INT16_MAX - 1, INT16_MIN + 1};
+	const uint32_t pixels = (uint32_t)gk_pixels(&g), frames = 2;
+	uint16_t *bin = calloc(pixels, sizeof(*bin));
+	const struct gk_radial_map radial = {gk_rows(&g), g.cols, bins, bin, NULL};
+	struct gk_work work = {.nb_frames = frames};
+	struct gk_params *params;
+	struct pair p;
+
+	assert_non_null(bin);
+	assert_in_range(pixels, GK_RADIAL_PART + g.cols, 2 * GK_RADIAL_PART);
+	pair_open_search(
+		&p, &g, GK_VALUE_I16, 1, 1, frames, 0, 0, tune_one_block, 0, NULL, 0, &radial);
+	for (uint32_t i = 0; i < pixels; i++) {
+		p.host.p[1][i] = 99;
+		p.host.r[1][i] = (float)photons[0];
+		p.host.p[2][i] = 101;
+		p.host.r[2][i] = -(float)photons[1];
+	}
+	pair_coef(&p);
+	params = &p.host.config.channel->params[0];
+	*params = (struct gk_params){.strong_threshold = 1, .csr_threshold = 1, .strong_max = 0};
+	p.cuda.config.channel->params[0] = *params;
+	for (uint32_t f = 0; f < frames; f++) {
+		struct gk_frame *frame = rig_frame(&p.host, f);
+
+		frame->out = GK_NO_OUT;
+		frame->profile = f;
+		for (uint32_t t = 0; t < g.tiles; t++) {
+			uint16_t *raw = rig_tile(&p.host, f, t);
+
+			for (uint32_t i = 0; i < pixels / g.tiles; i++)
+				raw[i] = words[f];
+			frame->packet[t] = (uintptr_t)raw;
+		}
+		pair_frame(&p, f);
+		work.slot[f] = f;
+	}
+	pair_submit(&p, 0, &work);
+	pair_start(&p);
+	pair_drain(&p);
+	pair_stop(&p);
+	for (uint32_t f = 0; f < frames; f++) {
+		const struct gk_config *rigs[] = {&p.host.config, &p.cuda.config};
+
+		for (uint32_t i = 0; i < 2; i++) {
+			const uint8_t *profile =
+				(const uint8_t *)rigs[i]->profiles + f * gk_profile_stride(bins);
+			const int64_t sum = *(const int64_t *)profile;
+			const int64_t expected = (int64_t)pixels * photons[f];
+
+			if (sum != expected)
+				fail_msg("%s gangs, %u bins: sum %lld, expected %lld",
+					i == 0 ? "host" : "CUDA", bins, (long long)sum,
+					(long long)expected);
+		}
+	}
+	pair_compare(&p);
+	pair_close(&p);
+	free(bin);
+}
+
+static void
+test_greatest(void **state)
+{
+	profile_of_greatest(1);
+	profile_of_greatest(1024);
+}
+
 /* Bits that replace a word of valid options: limits, signs, NaN */
 static uint32_t
 some_bits(uint64_t *rng)
@@ -351,6 +436,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_module),
+		cmocka_unit_test(test_greatest),
 		cmocka_unit_test(test_refused),
 	};
 
