@@ -30,6 +30,7 @@ from telemetry_peer import answering, reply, texts
 
 BUILD = os.path.abspath(sys.argv[1])
 TOKEN = 'correct-horse-battery-staple'
+STOP = '/braggline/run/stop'
 
 
 def serve(socket_path, *options):
@@ -52,20 +53,23 @@ def slow_sources_do_not_delay_the_end(where):
     def late(command):
         end.wait(1 if command.startswith('/braggline/run/status') else 60)
         return reply(command, {})
+
+    def mute(command):
+        return None if command.startswith(STOP) else reply(command, {})
     with answering(f'{where}/silent', greeting=None) as silent, answering(f'{where}/late', late), \
-            serve(f'{where}/silent', '--receiver', f'late={where}/late', '--control',
-                    *token_file(where)) as server:
+            answering(f'{where}/mute', mute) as peer, \
+            serve(f'{where}/silent', '--receiver', f'late={where}/late', '--receiver',
+                  f'mute={where}/mute', '--control', *token_file(where)) as server:
         server.token = TOKEN
         wait('a connection', lambda: silent.connections)
-        commands = len(silent.connections) + 1
 
         def command():
             try:
-                server.command('r', '/braggline/run/stop')
+                server.command('mute', STOP)
             except OSError:
                 pass  # the server has ended
         threading.Thread(target=command, daemon=True).start()
-        wait('the command', lambda: len(silent.connections) > commands)
+        wait('the command', lambda: any(c.startswith(STOP) for c in peer.asked))
         server.process.terminate()
         want(server.process.wait(20) == 0, server.process.returncode)
         end.set()
@@ -115,7 +119,7 @@ def commands_follow_each_other(where):
                                              *token_file(where)) as server:
         server.token = TOKEN
         for _ in range(100):
-            answer = server.command('r', '/braggline/run/stop')
+            answer = server.command('r', STOP)
             want(answer.status == 200, answer.status, answer.body)
 
 
