@@ -64,7 +64,7 @@ struct request {
 	size_t size;
 	bool too_long;
 	bool get;      /**< not HEAD: has ranges (RFC 9110, 14.2) */
-	bool download; /**< a file is being sent */
+	bool download; /**< counts in server.files */
 	struct job *job;
 };
 
@@ -564,8 +564,6 @@ send_file(struct server *s, struct MHD_Connection *connection, struct request *r
 	r = respond_with_file(fd, begin, length);
 	if (r == NULL)
 		return MHD_NO;
-	__atomic_add_fetch(&s->files, 1, __ATOMIC_RELAXED);
-	request->download = true;
 	MHD_add_response_header(r, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
 	MHD_add_response_header(r, MHD_HTTP_HEADER_ETAG, etag);
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
@@ -584,6 +582,16 @@ send_file(struct server *s, struct MHD_Connection *connection, struct request *r
 		"application/octet-stream");
 }
 
+/* Counts a file as being sent until the request is complete. @return false: there are too many */
+static bool
+begin_download(struct server *s, struct request *request)
+{
+	request->download = __atomic_add_fetch(&s->files, 1, __ATOMIC_RELAXED) <= LIMIT_DOWNLOADS;
+	if (!request->download)
+		__atomic_fetch_sub(&s->files, 1, __ATOMIC_RELAXED);
+	return request->download;
+}
+
 static enum MHD_Result
 serve_run_file(struct server *s, struct MHD_Connection *connection, const char *url,
 	struct request *request)
@@ -593,7 +601,7 @@ serve_run_file(struct server *s, struct MHD_Connection *connection, const char *
 	int fd = -ENOENT;
 
 	if (s->config.runs != NULL && request_run_file(url, &name) == 0) {
-		if (__atomic_load_n(&s->files, __ATOMIC_RELAXED) >= LIMIT_DOWNLOADS)
+		if (!begin_download(s, request))
 			return refuse_for_now(connection, "too many files are being sent");
 		fd = runs_open(s->config.runs, &name, &st);
 	}
