@@ -81,7 +81,7 @@ open_outputs(struct publisher *p)
 	int ret;
 
 	p->context = zmq_ctx_new();
-	if (p->context == NULL)
+	if (p->context == NULL || zmq_ctx_set(p->context, ZMQ_IO_THREADS, OUTPUT_IO_THREADS) < 0)
 		return complain("cannot start ZeroMQ: %s", strerror(errno));
 	for (unsigned int i = 0; i < OUTPUT_KINDS; i++) {
 		if (o->address[i] == NULL)

@@ -8,6 +8,7 @@
 
 #include <zmq.h>
 
+#include "backoff.h"
 #include "monotonic_ms.h"
 #include "arrow/bitshuffle.h"
 #include "histogram.h"
@@ -61,6 +62,7 @@ struct output {
 	struct message begin;
 	int64_t repeated; /* when it was sent again */
 	bool repeat;
+	struct backoff full; /* ms; no subscriber had room */
 	/* bit of each descriptor that is a connection, and their number */
 	uint8_t *connection;
 	uint32_t max_connection, connections;
@@ -81,9 +83,15 @@ output_name(enum output_kind kind)
 }
 
 static bool
+kind_is_pub(enum output_kind kind)
+{
+	return kind == OUTPUT_CRYSTFEL_PUB || kind == OUTPUT_STREAM2_PUB;
+}
+
+static bool
 is_pub(const struct output *o)
 {
-	return o->kind == OUTPUT_CRYSTFEL_PUB || o->kind == OUTPUT_STREAM2_PUB;
+	return kind_is_pub(o->kind);
 }
 
 static bool
@@ -115,13 +123,18 @@ set_options(void *socket, enum output_kind kind, int hwm)
 			kind == OUTPUT_CRYSTFEL ? 1 : OUTPUT_LINGER_MS},
 	};
 	const int64_t most = OUTPUT_INPUT_MAX;
+	/* bit mask of I/O threads: that of workers does not write to subscribers */
+	const uint64_t affinity = kind_is_pub(kind) ? 2 : 1;
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
 		if (zmq_setsockopt(socket, options[i].option, &options[i].value,
 			    sizeof(options[i].value)) < 0)
 			return -errno;
 	}
-	return zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof(most)) < 0 ? -errno : 0;
+	if (zmq_setsockopt(socket, ZMQ_AFFINITY, &affinity, sizeof(affinity)) < 0 ||
+		zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof(most)) < 0)
+		return -errno;
+	return 0;
 }
 
 /* Opens a socket that reports connections. */
@@ -311,9 +324,13 @@ keep_start(struct output *o)
 		message_clear(&o->begin);
 }
 
+/* A message was freed by the calling thread. */
+static __thread bool freed;
+
 static void
 free_data(void *data, void *hint)
 {
+	freed = true;
 	scan_memory_put(data);
 }
 
@@ -326,6 +343,24 @@ hand_over(struct output *o)
 		return -errno;
 	o->message = (struct message){0};
 	return 0;
+}
+
+/*
+ * Whether an image is left out because no subscriber would take it. ZeroMQ does not say whether a
+ * subscriber has room, so that an image has to be sent from time to time.
+ */
+static bool
+is_left_out(struct output *o)
+{
+	if (!is_pub(o))
+		return false;
+	if (o->connections == 0)
+		count(&o->stats.unseen, 1);
+	else if (o->full.delay != 0 && (uint64_t)monotonic_ms() < o->full.retry_at)
+		count(&o->stats.no_room, 1);
+	else
+		return false;
+	return true;
 }
 
 /* Makes the next message. @return true: there is more to do at once */
@@ -358,11 +393,10 @@ prepare(struct output *o)
 		message_clear(&o->begin);
 		break;
 	case FEED_IMAGE:
-		if (is_pub(o) && o->connections == 0) {
-			count(&o->stats.unseen, 1);
+		if (is_left_out(o))
 			return true;
-		}
 		ret = encode_image(o, &item);
+		count(&o->stats.encoded, ret == 0);
 		pending = PENDING_IMAGE;
 		break;
 	}
@@ -375,13 +409,17 @@ prepare(struct output *o)
 	return true;
 }
 
-/* Notes that the pending message was given to ZeroMQ. */
+/* Notes that the pending message was given to ZeroMQ. @param taken  by any client */
 static void
-sent(struct output *o, size_t size)
+sent(struct output *o, size_t size, bool taken)
 {
 	int64_t us;
 
-	if (o->pending == PENDING_IMAGE) {
+	if (o->pending == PENDING_IMAGE && !taken) {
+		count(&o->stats.no_room, 1);
+		backoff_extend(&o->full, monotonic_ms(), OUTPUT_FULL_MIN_MS, OUTPUT_FULL_MAX_MS);
+	} else if (o->pending == PENDING_IMAGE) {
+		o->full.delay = 0;
 		us = (watch_now_ns() - o->seen_ns) / 1000;
 		us = us > 0 ? us : 0; /* the clock was set */
 		count(&o->stats.us[latency_bucket(us, OUTPUT_BUCKETS)], 1);
@@ -400,9 +438,11 @@ send_pending(struct output *o)
 {
 	const size_t size = zmq_msg_size(&o->next_message);
 
+	freed = false;
 	if (zmq_msg_send(&o->next_message, o->socket, ZMQ_DONTWAIT) < 0)
 		return -errno;
-	sent(o, size);
+	/* a message that is in a queue is freed later, by a thread of ZeroMQ */
+	sent(o, size, !is_pub(o) || !freed);
 	return 0;
 }
 
@@ -495,6 +535,8 @@ take_subscription(struct output *o, const uint8_t *data, size_t size)
 		count(&o->stats.refused, 1);
 	else if (data[0] == 1)
 		o->repeat = true;
+	/* a new one has room */
+	o->full.delay = 0;
 }
 
 /* Reads one message of a client, part by part. @return false: there is none */

@@ -4,6 +4,9 @@
  * An output: a ZeroMQ socket and the thread that encodes and sends images (wire.h). Outputs do not
  * wait for each other, and nothing waits for them: what they have not sent stays in the files.
  *
+ * Subscribers that hang use little CPU time. When no subscriber had room for an image, the next
+ * ones are not encoded for a time, which gets longer each time.
+ *
  * Memory is bounded: at most `hwm` messages wait for each client, and a client that does not answer
  * ZeroMQ's heartbeats for OUTPUT_DEAD_MS is disconnected. What clients send is limited to
  * OUTPUT_INPUT_MAX bytes a message.
@@ -23,7 +26,10 @@
 #define OUTPUT_LINGER_MS    10000 /**< time at the end for messages that wait for clients */
 #define OUTPUT_BEHIND_PUB   1000  /**< images of a run that may wait for subscribers */
 #define OUTPUT_REPEAT_MS    1000  /**< shortest time between two `start` for new subscribers */
+#define OUTPUT_FULL_MIN_MS  1	  /**< no image is encoded when no subscriber had room; */
+#define OUTPUT_FULL_MAX_MS  200	  /**< doubled up to this time */
 #define OUTPUT_ROWS_MS	    5000  /**< stream2: default of the longest wait for rows of `frames` */
+#define OUTPUT_IO_THREADS   2	  /**< of ZeroMQ: one for workers, one for subscribers */
 #define OUTPUT_BUCKETS	    24	  /**< of the histogram of times, app/common/histogram.h */
 
 enum output_kind {
@@ -36,9 +42,11 @@ enum output_kind {
 
 /** Counters; any thread may read them. */
 struct output_stats {
-	uint64_t images;   /**< that were given to a client, or to all subscribers */
+	uint64_t images;   /**< that were given to a client, or to at least one subscriber */
 	uint64_t bytes;	   /**< of their messages */
+	uint64_t encoded;  /**< images that were made a message */
 	uint64_t unseen;   /**< images while no client was connected */
+	uint64_t no_room;  /**< images for which no subscriber had room */
 	uint64_t full;	   /**< times that the queue of a subscriber became full: it loses images */
 	uint64_t skipped;  /**< images that were left out because too many waited */
 	uint64_t gone;	   /**< images whose file was removed */
@@ -67,7 +75,7 @@ struct output_config {
 };
 
 /**
- * Bind a socket. @param context  of zmq_ctx_new(3)
+ * Bind a socket. @param context  of zmq_ctx_new(3), with OUTPUT_IO_THREADS threads
  * @param message  out, on error: what, and what to do
  * @return 0; -errno
  */

@@ -32,6 +32,8 @@ static const struct counter output_counters[] = {
 	{"images", offsetof(struct output_stats, images)},
 	{"bytes", offsetof(struct output_stats, bytes)},
 	{"unseen", offsetof(struct output_stats, unseen)},
+	{"encoded", offsetof(struct output_stats, encoded)},
+	{"no_room", offsetof(struct output_stats, no_room)},
 	{"full", offsetof(struct output_stats, full)},
 	{"skipped", offsetof(struct output_stats, skipped)},
 	{"gone", offsetof(struct output_stats, gone)},

@@ -563,6 +563,44 @@ def a_hanging_subscriber_costs_nobody_anything(where):
 
 
 @case
+def subscribers_without_room_cost_little(where):
+    """When no subscriber had room, images are not encoded for up to 200 ms. A new one gets images."""
+    os.mkdir(f'{where}/more')
+    more = simulated_runs.receive(BUILD, f'{where}/more', 'all', 'output.images_interval=4',
+                                  'output.batch_ms=0', *simulated_runs.GEOMETRY,
+                                  'peaks.peaks_min=0', 'veto.strong_min=0', frames=80)
+    arrow = Arrow(f'{more}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel-pub', ANY, '--hwm', '1', f'{where}/run') as p, \
+            other_process(p, 'SUB', 'crystfel-pub', 's.subscribe(b"")') as hanging:
+        def counters():
+            names = 'images', 'encoded', 'no_room', 'unseen', 'skipped'
+            return [p.stats().get(f'output_{n}{{output="crystfel-pub"}}', 0) for n in names]
+
+        def every_image():
+            images, _, *others = counters()
+            return images + sum(others)
+        p.wait_for('requests', 1, 'crystfel-pub')
+        hanging.send_signal(signal.SIGSTOP)
+        run = Growing(arrow, f'{where}/run')
+        begin = time.monotonic()
+        run.append(len(arrow.batches) - 1)
+        first = arrow.batches[-1][2]
+        wait('all images', lambda: every_image() == len(arrow.frames) - first)
+        seconds = time.monotonic() - begin
+        images, encoded, no_room, unseen, skipped = counters()
+        want(no_room > 0 and unseen == skipped == 0, counters())
+        # 8 attempts within 255 ms, and one each 200 ms
+        want(encoded - images <= 9 + seconds / .2, counters(), seconds)
+        view = Client(zmq.SUB, p.address['crystfel-pub'])
+        p.wait_for('requests', 2, 'crystfel-pub')
+        run.finish()
+        wait('an image', lambda: view.messages)
+        want(set(same_crystfel(view.end(), arrow)) <= set(arrow.frames[-first:]))
+        p.end(signal.SIGTERM)
+
+
+@case
 def hostile_requests_are_refused(where):
     arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
     os.mkdir(f'{where}/run')
