@@ -13,9 +13,12 @@
 #include "recover.h"
 #include "recovery/directory.h"
 
+/* @param arg  bool: set to true */
 static void
 print_report(void *arg, const struct arrow_recovery *r)
 {
+	bool *printed = arg;
+
 	static const char *const states[] = {
 		[ARROW_RECOVERY_DONE] = "recovered",
 		[ARROW_RECOVERY_REMOVED] = "recovered",
@@ -24,6 +27,7 @@ print_report(void *arg, const struct arrow_recovery *r)
 	};
 
 	escaped_line(stderr, "%s %s: %s", states[r->state], r->path, r->message);
+	*printed = true;
 }
 
 /* Opens the directory of a file. */
@@ -42,11 +46,13 @@ recover(char *path)
 	char dir[PATH_MAX], message[PATH_MAX], *part = strrchr(path, '.'), *name;
 	struct arrow_recovery report;
 	struct stat st;
+	bool printed = false;
 	int folder, ret;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-		ret = arrow_recover_dir(NULL, path, print_report, NULL);
-		if (ret < 0)
+		ret = arrow_recover_dir(NULL, path, print_report, &printed);
+		/* the report of a folder says more than the error */
+		if (ret < 0 && !printed)
 			escaped_line(stderr, "braggline-scan: %s: %s", path, strerror(-ret));
 		return ret == 0 ? 0 : -EBADMSG;
 	}
@@ -63,7 +69,7 @@ recover(char *path)
 		name != NULL ? path : ".");
 	(void)arrow_recover_in(NULL, folder, dir, name != NULL ? name + 1 : path, NULL, &report);
 	close(folder);
-	print_report(NULL, &report);
+	print_report(&printed, &report);
 	if (report.state == ARROW_RECOVERY_DONE)
 		*part = '\0';
 	return report.state == ARROW_RECOVERY_DONE ? 0 : -EBADMSG;

@@ -1352,6 +1352,16 @@ def a_directory_below_one_of_another_user(where):
         want(not os.path.exists(directory), directory, 'was created')
 
 
+@case
+def a_directory_of_others_is_named_once(where):
+    """By --recover, which prints a report of each file."""
+    os.mkdir(f'{where}/theirs')
+    os.chmod(f'{where}/theirs', 0o777)
+    out = says([SCAN, '--recover', f'{where}/theirs'], 1,
+               f'NOT RECOVERED {where}/theirs: folder {where}/theirs: mode is 0777')
+    want(out.count('\n') == 1, out)
+
+
 @contextlib.contextmanager
 def disk(where, megabytes):
     """A file system of that size. @return its folder"""
