@@ -472,6 +472,7 @@ def images_have_their_rows_of_frames(where):
         images, frames = Growing(arrow, f'{where}/run'), Growing(rows, f'{where}/run')
         images.append(3)
         p.wait_for('images', sum(b[2] for b in arrow.batches[:3]))
+        wait('the start', lambda: client.messages)
         time.sleep(.2)
         want(not worker.messages and types(client.messages) == ['start'], 'images did not wait')
         frames.append(len(rows.batches))
