@@ -18,6 +18,7 @@
 
 #define STOP_LINGER_MS 300 /* after a signal */
 #define POLL_MS	       100 /* how often a thread looks whether it has to end */
+#define LATER_POLL_MS  1   /* how often it looks whether workers have their images */
 #define INPUT_STEPS    256 /* messages of clients that are read before other work */
 #define ADDRESS_LEN    256
 #define ID_MAX	       256 /* ZeroMQ: 1 to 255 bytes */
@@ -48,6 +49,8 @@ struct output {
 	struct message message; /* that is being encoded */
 	zmq_msg_t next_message; /* with its memory, if `pending` */
 	enum pending pending;
+	struct feed_item item; /* of the feed, if `has_item`: it is not encoded yet */
+	bool has_item;
 	int64_t seen_ns; /* of an image */
 	bool no_row;	 /* its row of `frames` is not known */
 	bool closed;	 /* nothing will follow */
@@ -326,11 +329,16 @@ keep_start(struct output *o)
 
 /* A message was freed by the calling thread. */
 static __thread bool freed;
+/* Messages to workers that ZeroMQ has, and the kernel has not; atomic. */
+static int64_t unsent;
 
+/* @param hint  NULL, or `unsent` */
 static void
 free_data(void *data, void *hint)
 {
 	freed = true;
+	if (hint != NULL)
+		__atomic_fetch_sub((int64_t *)hint, 1, __ATOMIC_RELAXED);
 	scan_memory_put(data);
 }
 
@@ -338,8 +346,8 @@ free_data(void *data, void *hint)
 static int
 hand_over(struct output *o)
 {
-	if (zmq_msg_init_data(&o->next_message, o->message.data, o->message.size, free_data, NULL) <
-		0)
+	if (zmq_msg_init_data(&o->next_message, o->message.data, o->message.size, free_data,
+		    is_pub(o) ? NULL : &unsent) < 0)
 		return -errno;
 	o->message = (struct message){0};
 	return 0;
@@ -363,18 +371,31 @@ is_left_out(struct output *o)
 	return true;
 }
 
+/* Whether subscribers wait until workers have their images, which need the same CPUs. */
+static bool
+is_later(const struct output *o)
+{
+	const int64_t age = watch_now_ns() - o->item.seen_ns;
+
+	/* the clock may be set */
+	return is_pub(o) && age >= 0 && age < OUTPUT_LATER_MS * INT64_C(1000000) &&
+		(feed_is_behind(o->cursor.feed) || __atomic_load_n(&unsent, __ATOMIC_RELAXED) > 0);
+}
+
 /* Makes the next message. @return true: there is more to do at once */
 static bool
 prepare(struct output *o)
 {
 	enum pending pending = PENDING_OTHER;
-	struct feed_item item;
-	enum feed_kind kind;
+	const struct feed_item *item = &o->item;
+	enum feed_kind kind = FEED_IMAGE;
 	int ret = 0;
 
 	if (o->pending != PENDING_NONE || o->closed)
 		return false;
-	kind = feed_next(&o->cursor, &item);
+	if (!o->has_item)
+		kind = feed_next(&o->cursor, &o->item);
+	o->has_item = false;
 	__atomic_store_n(&o->stats.skipped, o->cursor.skipped, __ATOMIC_RELAXED);
 	__atomic_store_n(&o->stats.gone, o->cursor.gone, __ATOMIC_RELAXED);
 	switch (kind) {
@@ -384,18 +405,21 @@ prepare(struct output *o)
 		o->closed = true;
 		return false;
 	case FEED_START:
-		ret = wire_stream2_start(&o->message, item.series);
+		ret = wire_stream2_start(&o->message, item->series);
 		if (ret == 0)
 			keep_start(o);
 		break;
 	case FEED_FINISH:
-		ret = wire_stream2_end(&o->message, item.series);
+		ret = wire_stream2_end(&o->message, item->series);
 		message_clear(&o->begin);
 		break;
 	case FEED_IMAGE:
 		if (is_left_out(o))
 			return true;
-		ret = encode_image(o, &item);
+		o->has_item = is_later(o);
+		if (o->has_item)
+			return false;
+		ret = encode_image(o, item);
 		count(&o->stats.encoded, ret == 0);
 		pending = PENDING_IMAGE;
 		break;
@@ -437,10 +461,15 @@ static int
 send_pending(struct output *o)
 {
 	const size_t size = zmq_msg_size(&o->next_message);
+	int error;
 
 	freed = false;
-	if (zmq_msg_send(&o->next_message, o->socket, ZMQ_DONTWAIT) < 0)
-		return -errno;
+	__atomic_fetch_add(&unsent, !is_pub(o), __ATOMIC_RELAXED);
+	if (zmq_msg_send(&o->next_message, o->socket, ZMQ_DONTWAIT) < 0) {
+		error = errno;
+		__atomic_fetch_sub(&unsent, !is_pub(o), __ATOMIC_RELAXED);
+		return -error;
+	}
 	/* a message that is in a queue is freed later, by a thread of ZeroMQ */
 	sent(o, size, !is_pub(o) || !freed);
 	return 0;
@@ -533,10 +562,10 @@ take_subscription(struct output *o, const uint8_t *data, size_t size)
 	/* not counted: any client may end subscriptions that it does not have */
 	if (size == 0 || data[0] > 1)
 		count(&o->stats.refused, 1);
-	else if (data[0] == 1)
-		o->repeat = true;
-	/* a new one has room */
-	o->full.delay = 0;
+	if (size == 0 || data[0] != 1)
+		return;
+	o->repeat = true;
+	o->full.delay = 0; /* a new subscriber has room */
 }
 
 /* Reads one message of a client, part by part. @return false: there is none */
@@ -647,7 +676,7 @@ wait_for_more(struct output *o)
 	const int nb = push && o->pending == PENDING_NONE ? 2 : 3;
 	uint64_t events;
 
-	(void)zmq_poll(items, nb, feed_wait_ms(&o->cursor, POLL_MS));
+	(void)zmq_poll(items, nb, o->has_item ? LATER_POLL_MS : feed_wait_ms(&o->cursor, POLL_MS));
 	if (read(o->cursor.event, &events, sizeof(events)) < 0)
 		return;
 }
@@ -664,6 +693,8 @@ run_output(void *arg)
 				break;
 		}
 		read_monitor(o);
+		__atomic_store_n(
+			&o->cursor.first, !is_pub(o) && o->connections > 0, __ATOMIC_RELAXED);
 		repeat_start(o);
 		more = prepare(o);
 		more |= deliver(o);
@@ -707,8 +738,11 @@ output_destroy(struct output *o)
 		return;
 	if (o->has_thread)
 		pthread_join(o->thread, NULL);
-	if (o->pending != PENDING_NONE)
+	if (o->pending != PENDING_NONE) {
+		/* free_data() counts it as one that was sent */
+		__atomic_fetch_add(&unsent, !is_pub(o), __ATOMIC_RELAXED);
 		zmq_msg_close(&o->next_message);
+	}
 	if (o->socket != NULL) {
 		if (o->stop)
 			(void)zmq_setsockopt(o->socket, ZMQ_LINGER, &linger, sizeof(linger));

@@ -4,6 +4,9 @@
  * An output: a ZeroMQ socket and the thread that encodes and sends images (wire.h). Outputs do not
  * wait for each other, and nothing waits for them: what they have not sent stays in the files.
  *
+ * Workers come before subscribers: subscribers get an image of a batch after the clients of other
+ * outputs have got all its images, or OUTPUT_LATER_MS after it was found.
+ *
  * Subscribers that hang use little CPU time. When no subscriber had room for an image, the next
  * ones are not encoded for a time, which gets longer each time.
  *
@@ -26,6 +29,7 @@
 #define OUTPUT_LINGER_MS    10000 /**< time at the end for messages that wait for clients */
 #define OUTPUT_BEHIND_PUB   1000  /**< images of a run that may wait for subscribers */
 #define OUTPUT_REPEAT_MS    1000  /**< shortest time between two `start` for new subscribers */
+#define OUTPUT_LATER_MS	    10	  /**< longest time that subscribers wait for workers */
 #define OUTPUT_FULL_MIN_MS  1	  /**< no image is encoded when no subscriber had room; */
 #define OUTPUT_FULL_MAX_MS  200	  /**< doubled up to this time */
 #define OUTPUT_ROWS_MS	    5000  /**< stream2: default of the longest wait for rows of `frames` */

@@ -602,6 +602,28 @@ def subscribers_without_room_cost_little(where):
 
 
 @case
+def subscribers_wait_for_workers(where):
+    """A worker that asks for nothing has images before it. A subscriber waits 10 ms, not longer."""
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, '--crystfel-pub', ANY, f'{where}/run') as p:
+        worker = zmq.Context().socket(zmq.REQ)
+        worker.connect(p.address['crystfel'])
+        view = Client(zmq.SUB, p.address['crystfel-pub'])
+        p.wait_for('connected', 1, 'crystfel')
+        p.wait_for('requests', 1, 'crystfel-pub')
+        run = Growing(arrow, f'{where}/run')
+        for _ in arrow.batches[:-1]:
+            run.append()
+            wait('images', lambda n=run.done: len(view.messages) >= n)
+        run.finish()
+        p.end(signal.SIGTERM)
+        ages = [t - crystfel(m)[0]['seen_ns'] for m, t in zip(view.end(), view.times)]
+        want(min(ages) >= 10e6, ages)
+        worker.close(0)
+
+
+@case
 def hostile_requests_are_refused(where):
     arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
     os.mkdir(f'{where}/run')
