@@ -14,7 +14,7 @@
 void data_file_path(const struct export *e, uint32_t number, char path[PATH_MAX]);
 
 /**
- * Compare a file that exists with what it would be.
+ * Compare an existing file with the file that would be written.
  * @return 1: the same images; 0: the file does not exist; -EEXIST: it has other images, or is no
  *         such file: e->message says what was found
  */

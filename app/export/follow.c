@@ -383,7 +383,7 @@ follow(const struct options *o)
 		run_in_background();
 	ret = lock_directories(o);
 	while (ret == 0 && export_stopped() == 0) {
-		/* what is there when the signal comes is exported */
+		/* everything that exists when the signal arrives is exported */
 		listing = !last && (stopping != 0 || now() - listed >= LIST_SECONDS);
 		last = stopping != 0;
 		if (listing) {

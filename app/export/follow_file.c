@@ -227,7 +227,7 @@ follow_file_next(struct follow_file *g)
 	if (g->ended)
 		return 0;
 	wait_for_next(g);
-	/* first the name: what is written before it is then seen */
+	/* read the name first: batches that are written before the rename are then seen */
 	look_at_name(g);
 	ret = look_at_size(g);
 	if (ret < 0)

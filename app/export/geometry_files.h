@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Geometry files beside the HDF5 files: of CrystFEL, with the paths of these files, and of pyFAI.
+ * Geometry files in the directory of the HDF5 files: of CrystFEL, with the paths of these files,
+ * and of pyFAI.
  */
 #ifndef EXPORT_GEOMETRY_FILES_H
 #define EXPORT_GEOMETRY_FILES_H

@@ -347,7 +347,7 @@ driver_close(H5FD_t *common)
 		pthread_mutex_unlock(&f->lock);
 		pthread_join(f->thread, NULL);
 	}
-	/* what was allocated behind the end */
+	/* the space that was allocated behind the end */
 	if (f->allocated > 0 && ftruncate(f->fd, (off_t)f->eof) < 0)
 		ret = ret != 0 ? ret : errno;
 	if (f->memory != NULL)

@@ -163,7 +163,7 @@ put_sample(struct h5 *h, hid_t entry, const struct export *e)
 	h5_release(source);
 }
 
-/* The images of all data files, which are found beside the master. */
+/* The images of all data files, which are found in the master's directory. */
 static void
 put_images(struct h5 *h, hid_t entry, const struct export *e)
 {

@@ -403,7 +403,7 @@ turned(const struct placement *p, const double v[3], int i)
 	return p->m[i][0] * v[0] + p->m[i][1] * v[1] + p->m[i][2] * v[2];
 }
 
-/* Reads the direction of a row or a column, and what it depends on. */
+/* Reads the direction of a row or a column, and the axis that it depends on. */
 static int
 read_direction(struct reader *r, hid_t module, const char *name, double v[3], double *size,
 	char depends_on[TEXT_LEN], struct placement *p)

@@ -175,7 +175,10 @@ set_option(struct options *o, int opt, char message[OPTIONS_MESSAGE_LEN])
 	}
 }
 
-/* Following writes NXmx files of all kept frames, and replaces what is not of the runs. */
+/*
+ * With --follow, NXmx files of all kept frames are written, and files that are not of the runs are
+ * replaced.
+ */
 static int
 check_follow(const struct options *o, char message[OPTIONS_MESSAGE_LEN])
 {

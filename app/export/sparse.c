@@ -19,7 +19,7 @@
 
 #define CHUNK (1u << 16) /* pixels of a chunk of the lists */
 
-/* Pixels of one image, and what is common to all images. */
+/* Pixels of one image, and the values that all images share. */
 struct pixels {
 	uint64_t size;	  /* of an image */
 	bool is_i16;	  /* type of values */
@@ -209,7 +209,7 @@ put_first(struct h5 *h, hid_t group, const uint64_t *first, size_t nb_images)
 	free(narrow);
 }
 
-/* Path of the lists of a run that goes on. */
+/* Path of the lists of a run that is not finished. */
 static void
 part_path(const struct export *e, uint32_t number, char path[PATH_MAX])
 {
@@ -265,14 +265,14 @@ put_lists(struct h5 *h, hid_t group, struct export *e, struct pixels *p, const u
 	return ret;
 }
 
-/* The lists of a file: written, or those of the files of a run that goes on. */
+/* The lists of a file: written, or those of the files of a run that is not finished. */
 struct lists {
 	struct pixels *pixels;
 	const uint64_t *first;
 	void (*progress)(uint64_t bytes); /* NULL: virtual */
 };
 
-/* A virtual dataset of a list over the files of a run that goes on. */
+/* A virtual dataset of a list over the files of a run that is not finished. */
 static void
 put_virtual(struct h5 *h, hid_t group, const struct export *e, const uint64_t *first,
 	const char *name, hid_t type)

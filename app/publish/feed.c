@@ -294,8 +294,8 @@ catch_up(struct feed_cursor *c)
 }
 
 /*
- * Chooses the run to go on with: if serial, the first one that is not finished; otherwise that with
- * the oldest batch. @return NULL: none
+ * Chooses the run to continue with: if serial, the first one that is not finished; otherwise that
+ * with the oldest batch. @return NULL: none
  */
 static struct feed_run *
 choose(struct feed_cursor *c, unsigned int *place)

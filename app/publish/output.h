@@ -2,7 +2,8 @@
 /**
  * @file
  * An output: a ZeroMQ socket and the thread that encodes and sends images (wire.h). Outputs do not
- * wait for each other, and nothing waits for them: what they have not sent stays in the files.
+ * wait for each other, and nothing waits for them: images that they have not sent stay in the
+ * files.
  *
  * Workers come before subscribers: subscribers get an image of a batch after the clients of other
  * outputs have got all its images, or OUTPUT_LATER_MS after it was found.

@@ -9,7 +9,10 @@
 #include "scan/record.h"
 #include "wire.h"
 
-/** The images of a batch, and what is known about their frames. Zero-initialized: no batch. */
+/**
+ * The images of a batch, and the rows of their frames as far as they were read. Zero-initialized:
+ * no batch.
+ */
 struct rows_join {
 	struct wire_frame *frame; /**< [nb], by row of the batch */
 	bool *known;		  /**< [nb] */

@@ -206,7 +206,7 @@ config_open(const struct config_source *source)
 		ret = ini_file_read(c->file, take_line, c, c->mistake, sizeof(c->mistake));
 		if (ret != 0)
 			log_lines(c->mistake);
-		/* invalid lines: go on, so that all other mistakes are reported too */
+		/* invalid lines: continue, so that all other mistakes are reported too */
 		if (ret == -EINVAL) {
 			c->mistakes++;
 			ret = 0;

@@ -166,7 +166,7 @@ ini_stream_read(FILE *f, const char *path, ini_take *take, void *arg, char *mess
 		wrong = strlen(text) == (size_t)length
 			? read_line(&r, text, &error)
 			: "contains a zero byte, expected UTF-8 text";
-		/* go on, so that the message has the mistakes of all lines */
+		/* continue, so that the message has the mistakes of all lines */
 		if (wrong != NULL && used < size)
 			used += snprintf(message + used, size - used, "%s%s:%u: %s",
 				used > 0 ? "\n" : "", path, r.line, wrong);

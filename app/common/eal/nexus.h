@@ -23,7 +23,7 @@ struct nexus {
 };
 
 /**
- * Find the program: beside this one, or in the same build directory.
+ * Find the program: in the directory of this program, or in the same build directory.
  * @return 0; -ENOENT
  */
 int nexus_find(struct nexus *n);
@@ -40,7 +40,7 @@ void nexus_watch(struct nexus *n);
 
 /**
  * After the Arrow files are complete: let the process export what is left, and wait for its end. If
- * that takes longer than some seconds, it goes on by itself.
+ * that takes longer than some seconds, the process continues without this program.
  */
 void nexus_stop(struct nexus *n);
 

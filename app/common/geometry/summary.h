@@ -18,7 +18,7 @@ struct geometry_summary {
 	uint32_t overlapping[2]; /**< with `overlap`: the first two */
 	uint64_t missing;	 /**< pixels of the raster that are in no panel */
 	double two_theta;	 /**< largest angle of a panel's corner, radians; NaN: not known */
-	double resolution;	 /**< d at that corner, angstrom; NaN: not known */
+	double resolution;	 /**< d at this corner, angstrom; NaN: not known */
 };
 
 void geometry_summary(const struct geometry *g, struct geometry_summary *s);

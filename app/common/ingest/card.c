@@ -412,7 +412,10 @@ take_section(struct reading *r, unsigned int line, const char *section)
 	return 0;
 }
 
-/* Callback of ini_file_read(); it goes on, so that the message has the mistakes of all lines. */
+/*
+ * Callback of ini_file_read(); it continues after a mistake, so that the message has the mistakes
+ * of all lines.
+ */
 static int
 take_line(void *arg, unsigned int line, const char *section, const char *key, const char *value)
 {

@@ -105,8 +105,8 @@ check_folder(int fd, const char *path, const struct rule *rule, char message[PAT
 
 /*
  * Check a folder above, or a link to one, as sshd's StrictModes does: a user who owns it or may
- * write to it could replace what is below. A group that may write is trusted, because the owner of
- * the folder chose it.
+ * write to it could replace everything below it. A group that may write is trusted, because the
+ * owner of the folder chose it.
  */
 static int
 check_above(const struct stat *st, const char *path, const char *above, char message[PATH_MAX])

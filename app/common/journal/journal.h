@@ -261,9 +261,10 @@ bool journal_run_get(const struct journal *r, unsigned int index, struct journal
  * when it is filled. Rooms that may be used together, for instance one for each gang, can be cut
  * from one reservation.
  *
- * A room does not cross the end of the space. If it is too large for what is left there, it begins
- * at the start, and the rest stays unused. A room larger than half of the space also gives up the
- * rest if it fails: then journal_skip() lets it have the whole space of an empty journal.
+ * A room does not cross the end of the space. If it does not fit before the end, it begins at the
+ * start, and the remainder at the end stays unused. The reservation of a room larger than half of
+ * the space gives up the remainder even if it fails: after journal_skip() the room can have the
+ * whole space of an empty journal.
  * @param body  bytes, a multiple of XFER_BLOCK; the batch may be smaller
  * @return where to write the metadata, followed after XFER_BLOCK bytes by the body; NULL: no space
  *   now
@@ -338,9 +339,10 @@ void journal_give(struct journal *r, uint32_t batch);
 
 /**
  * Let stores other than the owner keep what they may have of a batch: they are not told that it was
- * reassigned. For a batch that is damaged here, because theirs may be the only good copy. This ends
- * with journal_prove(). Otherwise, when the batch is released, they count as stores without a copy.
- * Not in the file: a process that adopts it finds the damage itself.
+ * reassigned. Used for a batch that is damaged here, because a store may have the only good copy.
+ * This ends with journal_prove(). Otherwise, when the batch is released, these stores count as
+ * stores without a copy. It is not recorded in the file: a process that adopts the file finds the
+ * damage itself.
  */
 void journal_keep_copies(struct journal *r, uint32_t batch);
 

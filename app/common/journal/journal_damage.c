@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Damage of a journal: corrects one wrong bit; what is known about damaged batches, and where their
- * bytes are.
+ * Damage of a journal: corrects one wrong bit; describes damaged batches, and finds their bytes.
  */
 
 #include <errno.h>

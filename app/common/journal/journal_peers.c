@@ -59,7 +59,7 @@ read_address(struct ring_store *s, struct store *to, unsigned int *corrected)
 
 	if (wrong >= 0 && is_printable(s->address))
 		memcpy(to->address, s->address, sizeof(to->address));
-	/* a process that was killed may have left another one half written */
+	/* a process that was killed may have written a part of another one */
 	if ((to->status & STORE_HERE) == 0)
 		return NULL;
 	*corrected += wrong == 1;

@@ -104,8 +104,8 @@ static_assert(sizeof(struct ring_constants) == 120, "layout");
 #define SCHEMA_COPIES 2
 
 /*
- * A run. Only opening reads it: a process uses the copy in its own memory (struct run), whatever
- * happens to the file meanwhile.
+ * A run. Only opening reads it: later the process uses the copy in its own memory (struct run),
+ * even if the file is damaged meanwhile.
  */
 struct ring_run {
 	uint64_t status; /* struct run_status, sealed; written last: makes the record valid */
@@ -204,7 +204,7 @@ struct taken {
 /* What opening found out about a record. Not in the file. */
 enum record_is {
 	RECORD_SOUND,
-	/* The values from here on: damaged, see journal_damage_get(). */
+	/* The values from here on mean that the record is damaged, see journal_damage_get(). */
 	RECORD_DAMAGED,	       /* more than one bit is wrong: its batch is not known */
 	RECORD_WHOLLY_DAMAGED, /* and its status is not known */
 	RECORD_STATUS_DAMAGED, /* only its status is not known */
@@ -452,8 +452,8 @@ int journal_status_open(uint64_t word, uint32_t *value);
 
 /**
  * Check bytes against their CRC-32C. One wrong bit, in the bytes or in the CRC, is corrected. Any
- * two sequences of up to 2^28 bytes with their CRCs differ in at least four bits, so there is only
- * one such correction, and two wrong bits are never taken for one.
+ * two sequences of up to 2^28 bytes with their CRCs differ in at least four bits. Therefore there
+ * is only one such correction, and two wrong bits are never corrected as one.
  * @return number of wrong bits: 0 or 1; -EBADMSG: more, nothing is changed
  */
 int journal_bytes_open(void *bytes, size_t size, uint32_t *crc);

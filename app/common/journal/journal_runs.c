@@ -211,8 +211,8 @@ read_counts(struct journal *r, unsigned int index)
 }
 
 /*
- * Read a run. If its status is damaged, its record decides: one that is sound is that of a run,
- * which has no batches if it was dropped.
+ * Read a run. If its status is damaged, its record decides: a sound record is that of a run. If the
+ * run was dropped, it has no batches.
  * @return 0; -ENOMEM
  */
 static int

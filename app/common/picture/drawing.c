@@ -189,7 +189,7 @@ write_escaped(FILE *f, const char *text)
 	}
 }
 
-/* Cairo writes glyphs as outlines, in which nobody can search. */
+/* Cairo writes glyphs as outlines, which cannot be searched as text. */
 static void
 write_text(FILE *f, double x, double y, const struct drawing_font *font, const char *text)
 {

@@ -131,7 +131,7 @@ collect_batches(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 		if (*looked > most)
 			return -EFBIG;
 		if (find_fault(r, &b) != NULL) {
-			/* its body, as announced, may contain other batches: go on inside it */
+			/* its body, as announced, may contain other batches: continue inside it */
 			at += ARROW_BLOCK;
 			continue;
 		}

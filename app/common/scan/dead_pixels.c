@@ -174,7 +174,7 @@ read_file(const struct scan_run *run, const char *path, uint32_t *mask, const ch
 	return ret;
 }
 
-/* Searches the run's file beside its other files. @return true: path is set */
+/* Searches the directory of the run's other files for the file. @return true: path is set */
 static bool
 find_file(const struct scan_run *run, char path[PATH_MAX])
 {

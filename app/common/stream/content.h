@@ -4,10 +4,10 @@
  * What a batch contains, as far as copies of it are compared: the CRC-32C of its body and that of
  * its announcement, 64 bits together. Both are known without reading the body.
  *
- * Two copies of a batch are the same only if their numbers *and* these CRCs are equal. Nothing that
- * is kept is given up because of a copy that is not the same. The CRCs tell damaged and foreign
- * copies from good ones. They are no signatures: who knows a batch's CRCs can make another batch
- * that has them.
+ * Two copies of a batch are the same only if their numbers *and* these CRCs are equal. No stored
+ * batch is released or removed because of a copy that is not the same. The CRCs distinguish damaged
+ * and foreign copies from good ones. They are not signatures: a peer that knows a batch's CRCs can
+ * make another batch that has them.
  *
  * 16 bytes a batch. Adding a batch above all others takes one comparison, others take a binary
  * search and a memmove(). One thread per list.

@@ -94,7 +94,7 @@ stream_known_differing(const struct stream_known_file *a, const struct stream_kn
 
 #define SAY_MAX 64 /* differing batches of two files that are listed one by one */
 
-/* List differing batches of two files. Their frames are those of the first one. */
+/* List differing batches of two files. The frames that are listed are those of the first file. */
 static void
 report_differing(const char *path, const char *other, const struct arrow_io_ops *io,
 	const struct interval_set *which, void (*say)(void *arg, bool error, const char *text),
@@ -582,12 +582,11 @@ find_duplicates(const struct stream_known *k, size_t file, const struct arrow_io
 
 /*
  * Truncate an earlier file at the first batch that a later file also has, if both copies are
- * intact. That batch was refused when the earlier file failed, with all batches behind it. But the
- * later file may also be one that an operator has put there, so batches that no other file has are
- * copied first. If one of them was refused too, the receiver sends it again, and it is a duplicate,
- * or reports it as reassigned. A batch that is damaged in the earlier file was stored again. The
- * copies are made before the later file is marked, so that after a crash in between the same state
- * is found again.
+ * intact. That batch was refused when the earlier file failed, with all batches behind it. But an
+ * operator may have added the later file, so batches that no other file has are copied first. If
+ * one of them was refused too, the receiver sends it again, and it is a duplicate, or reports it as
+ * reassigned. A batch that is damaged in the earlier file was stored again. The copies are made
+ * before the later file is marked, so that after a crash in between the same state is found again.
  */
 static int
 cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,

@@ -2,8 +2,8 @@
 /**
  * @file
  * A run's name is a part of its identity: a (receiver, run, incarnation) has one name. Files of it
- * under another name are not those of its receiver. They would not be found beside the ones that
- * exist, nor would the mark that the run has ended (stream/ended.h).
+ * under another name are not those of its receiver. Neither they nor the mark that the run has
+ * ended (stream/ended.h) would be found in the directory of the existing files.
  */
 #ifndef STREAM_RUN_NAME_H
 #define STREAM_RUN_NAME_H

@@ -396,7 +396,7 @@ compare_open(const struct stream_file *f, uint64_t sequence, uint64_t crc)
 	return 0;
 }
 
-/* Compare with batches that were found damaged: their announcements tell what they were. */
+/* Compare with batches that were found damaged: their announcements identify them. */
 static int
 compare_damaged(const struct stream_writer *w, uint64_t sequence, uint64_t crc, const char **path)
 {

@@ -36,7 +36,7 @@ enum xfer_desc_fault {
 	XFER_DESC_GOOD,
 	/** wrong magic, version, reserved bytes, table or CRC of the descriptor */
 	XFER_DESC_GARBAGE,
-	/** the code is wrong: changed or inserted on its way */
+	/** the code is wrong: the descriptor was changed or inserted in transit */
 	XFER_DESC_MAC,
 	/** the slot is not that of the immediate, or the session is that of another connection */
 	XFER_DESC_SLOT,
@@ -64,7 +64,7 @@ int xfer_stream_init(struct xfer_stream *s, uint8_t table, const struct arrow_sc
 
 void xfer_stream_free(struct xfer_stream *s);
 
-/** The values of a descriptor, beside those of struct arrow_batch. */
+/** The values of a descriptor, in addition to those of struct arrow_batch. */
 struct xfer_batch {
 	uint64_t sequence;
 	uint64_t rows;

@@ -83,7 +83,7 @@ enum xfer_reason {
 	XFER_REASON_RUNS,	 /**< the identity has reached its limit of open runs: retry */
 	XFER_REASON_DIFFERS,	 /**< a batch differs from the stored one with its number */
 	XFER_REASON_NAME,	 /**< the store has this run under another name */
-	XFER_REASON_MAC,	 /**< a message was changed or inserted on its way */
+	XFER_REASON_MAC,	 /**< a message was changed or inserted in transit */
 	XFER_REASONS
 };
 
@@ -199,7 +199,10 @@ struct xfer_intervals {
 static_assert(sizeof(struct xfer_intervals) == 24, "layout");
 #define XFER_INTERVALS_MAX ((XFER_MSG_MAX - 24) / 16)
 
-/** A batch that the receiver has, or had: its number, and what tells it from another one. */
+/**
+ * A batch that the receiver has, or had: its number, and the CRCs that distinguish it from another
+ * one.
+ */
 struct xfer_listed {
 	uint64_t sequence;
 	uint32_t body_crc32c;

@@ -39,7 +39,7 @@ struct xfer_qp_config {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
 	uint16_t poll_group;
-	/** receives for WRITE_WITH_IMM, beside XFER_RECEIVES; posted by xfer_qp_extend() */
+	/** receives for WRITE_WITH_IMM, in addition to XFER_RECEIVES; posted by xfer_qp_extend() */
 	uint32_t receives;
 	uint32_t writes; /**< maximum number of WRITEs in flight */
 	uint32_t extra;	 /**< bytes of registered memory for the owner */
@@ -86,7 +86,7 @@ int xfer_qp_open(struct xfer_qp *l, const struct xfer_qp_config *config);
 int xfer_qp_extend(struct xfer_qp *l);
 
 /**
- * Use codes for all messages from here on, but for the first one of each direction. *Control.*
+ * Use codes for all messages from here on, except the first one of each direction. *Control.*
  * @param h  handshake whose xfer_auth_session() may be called
  * @return 0; -ENOMEM; -EIO (libcrypto)
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --check: what a run with RoCE detectors needs beside ports. */
+/* --check: the items that a run with RoCE detectors needs in addition to ports. */
 
 #include <errno.h>
 #include <inttypes.h>

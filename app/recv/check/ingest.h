@@ -19,7 +19,7 @@ void check_queue_pairs(struct check *c, const struct settings *s);
 /** Check that the card can be written, or that a detector can get what it needs without it. */
 void check_card(struct check *c, const struct settings *s);
 
-/** Check that the host has memory for the rings, and huge pages beside those of EAL. */
+/** Check that the host has memory for the rings, and huge pages in addition to those of EAL. */
 void check_rings(struct check *c, const struct settings *s, const struct check_heap *heap,
 	const struct check_need *need);
 

@@ -58,7 +58,7 @@ find_spilled(const struct adoption *a, bool spilled[JOURNAL_RUNS])
 /*
  * Batches of this run were imported from spill files, or may have been. The store that had such a
  * batch before may still have it. A store truncates its file at the first batch that is reported as
- * reassigned, with all later ones. Stores therefore get no more reports about this run.
+ * reassigned, and removes all later ones. Stores therefore get no more reports about this run.
  */
 static void
 forget_doubts(struct adoption *a, unsigned int index, const struct journal_run *run)
@@ -169,8 +169,8 @@ adopt_spilled(struct journal *journal, struct spill *spill, uint64_t *in_files)
 			continue;
 		/*
 		 * Include runs whose batches were not counted. A receiver without [egress] spill
-		 * removed the doubts, or reconcile released them. Their batches would hide others
-		 * that are imported.
+		 * removed the records in doubt, or reconcile released them. These batches would
+		 * hide others that are imported.
 		 */
 		if (!spilled[i] && run.spilled == 0 &&
 			(a->spill == NULL || !spill_was(a->spill, &run)))

@@ -122,7 +122,7 @@ create_file(
 		if (snprintf(path, PATH_MAX, "%s/journal-%016" PRIx64 ".quarantine%s", directory,
 			    receiver_id, number) >= PATH_MAX)
 			return -ENAMETOOLONG;
-		/* other users must not read what they could not read in the journal */
+		/* other users must not read data that they could not read in the journal */
 		ret = durable_file_create_parts(path, c->part, c->nb, OWN_SECRET_MODE);
 	}
 	return ret;

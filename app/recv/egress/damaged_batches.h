@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Takes the damaged batches out of a journal that is being adopted. Their bytes go to a quarantine
- * file, their frames to the ledger of the receivers that kept them, and their room is free again.
+ * Removes the damaged batches from a journal that is being adopted. Their bytes are saved in a
+ * quarantine file, their frames are counted in the ledger of the receivers that kept them, and
+ * their space is freed.
  *
  * The quarantine file is complete and durable before the journal changes. The ledger in the journal
  * changes with each batch: a receiver that is killed in between leaves a state from which the next
@@ -20,7 +21,9 @@ struct damaged_batches {
 	/** of the incarnation in the ledger, by table; as far as it is known */
 	uint64_t nb[XFER_TABLES];
 	uint64_t rows[XFER_TABLES];
-	/** of which two stores, or a store and a file, may have a copy; nobody will be told */
+	/**
+	 * of which two stores, or a store and a file, may have a copy; none of them will be told
+	 */
 	uint64_t doubts;
 	uint16_t stores; /**< bitmap of these stores */
 };

@@ -305,9 +305,9 @@ enter(struct egress *e, enum egress_level step)
 }
 
 /*
- * A file may contain batches that were returned. They were not counted, so they would hide as many
- * imported ones. The next receiver that adopts the journal then forgets the doubts. At worst there
- * are duplicates, which reconcile finds.
+ * A file may contain batches that were returned. They were not counted, so they would hide the same
+ * number of imported batches. The next receiver that adopts the journal then discards the records
+ * of batches in doubt. At worst there are duplicates, which reconcile finds.
  */
 static void
 look_for_uncut(struct egress *e)
@@ -580,7 +580,7 @@ retire_run(struct egress *e, struct egress_run *run)
 
 /*
  * Find, for each run, the stores that may have batches that were not confirmed as durable there.
- * Bit masks of store numbers.
+ * The results are bit masks of store numbers.
  */
 static void
 find_doubts(const struct egress *e, uint16_t doubts[JOURNAL_RUNS])
@@ -637,8 +637,8 @@ may_be_somewhere(const struct egress *e, const struct egress_run *run)
 }
 
 /*
- * END was sent to the store that was at this address. The store that is there now must be informed
- * of reassigned batches.
+ * END was sent to the store that was at this address before. The store that is at this address now
+ * must be informed of reassigned batches.
  */
 static void
 connect_again(struct egress *e, struct egress_run *run, uint16_t doubts)
@@ -735,7 +735,7 @@ egress_all_is_over(const struct egress *e)
 	return true;
 }
 
-/* Log what the end of a run waited for in vain. */
+/* Log the stores and batches that the end of a run has waited for without success. */
 static void
 log_remaining(const struct egress *e)
 {
@@ -887,7 +887,10 @@ has_elsewhere(const struct egress *e, const struct egress_run *run, const struct
 	bool any = e->spill != NULL && e->overload.step != EGRESS_HOLD;
 	unsigned int i;
 
-	/* what a store accepts at all is only given to one that accepts everything */
+	/*
+	 * a batch that its store accepts at all is only reassigned to a store that accepts
+	 * everything
+	 */
 	for (i = 0; i < e->stores.nb; i++)
 		any |= store_client_takes(from) ? egress_store_works(run->sender[i])
 						: store_client_takes(run->sender[i]);
@@ -905,7 +908,7 @@ may_leave(const struct egress *e, const struct journal_batch *b, uint64_t now)
 		return true;
 	if (b->given & 1u << b->owner) {
 		/*
-		 * A connected store whose disk is full, or to which the way corrupts batches, keeps
+		 * A connected store whose disk is full, or that receives batches corrupted, keeps
 		 * the batch until the connection is closed.
 		 */
 		if (egress_store_is_gone(e, from, now) && !store_client_is_down(from) &&
@@ -1146,8 +1149,8 @@ log_corrected(struct egress *e)
 }
 
 /*
- * Take batches that were found damaged out of the journal. They are saved in a file, which may take
- * long. Until this has succeeded, the journal grants no space.
+ * Remove batches that were found damaged from the journal. They are saved in a file, which may take
+ * long. Until they are saved, the journal grants no space.
  */
 static void
 remove_damaged(struct egress *e, uint64_t now)
@@ -1356,7 +1359,7 @@ refuse(struct egress *e, const struct batch *b)
 	ADD(e->overload.refused, 1);
 }
 
-/* Write what is not in the room yet. */
+/* Write the parts of the batch that are not in the room yet. */
 static void
 fill_room(uint8_t *room, const struct batch *b)
 {
@@ -1788,7 +1791,7 @@ egress_destroy(struct egress *e)
 
 	if (e == NULL)
 		return;
-	/* commit what was handed over, while the runs have store clients */
+	/* commit the batches that were handed over, while the runs have store clients */
 	if (e->dev != NULL)
 		(void)egress_iterate(e);
 	do {
@@ -1816,7 +1819,8 @@ egress_destroy(struct egress *e)
 	} else {
 		/*
 		 * A port whose peer is gone sends nothing, and keeps frames that refer to the
-		 * journal. The process ends soon; EAL need not say that the port is still running.
+		 * journal. The process ends soon, so EAL's message that the port is still running
+		 * is suppressed.
 		 */
 		rte_log_set_level_pattern("lib.ethdev", RTE_LOG_CRIT);
 	}

@@ -28,8 +28,8 @@
  *    the first of those handed over, and the ledger counts the frames of the others, at most 63
  *    batches, as lost at restart. The bytes of any other room are free space.
  *
- * Gangs that are to write to the journal themselves would get parts of the writer's open room: a
- * room is plain memory until the writer fills it, and the device can access the whole journal.
+ * Gangs that write to the journal directly can use parts of the writer's open room: a room is plain
+ * memory until the writer fills it, and the device can access the whole journal.
  *
  * Settings: [egress] in README.rst.
  */
@@ -187,8 +187,8 @@ int egress_create(struct egress **e, const struct egress_settings *settings, uin
 int egress_poll(void *arg);
 
 /**
- * Tell the egress that its lcore has stopped polling for good. Callers of egress_*() then poll it
- * themselves, from one thread.
+ * Tell the egress that its lcore has stopped polling permanently. Callers of egress_*() then poll
+ * it themselves, from one thread.
  */
 void egress_rest(struct egress *e);
 
@@ -219,11 +219,11 @@ int egress_begin(struct egress *e, const struct egress_begin *run, char message[
 uint8_t *egress_room(struct egress *e, enum arrow_table table, uint64_t size);
 
 /**
- * Put a batch into the journal: its bytes, as far as they are not in the open room yet, and then
- * the room, which goes to the lcore. Waits while the journal is full: as long as spilling makes
- * room, otherwise up to hold_ms. A batch refused after that is counted. The batch survives the
- * death of the process as soon as the lcore has committed it, in its next iteration. Put images
- * before the rows that refer to them. Writer only.
+ * Put a batch into the journal: copy the bytes that are not in the open room yet, and then hand the
+ * room over to the lcore. Waits while the journal is full: as long as spilling frees space,
+ * otherwise up to hold_ms. A batch refused after that is counted. The batch survives the death of
+ * the process as soon as the lcore has committed it, in its next iteration. Put images before the
+ * rows that refer to them. Writer only.
  * @param batch  parts of its body that are in the open room already are not copied
  * @return 0; -ENOSPC: no room; -E2BIG: larger than any space in the journal
  */
@@ -249,12 +249,12 @@ void egress_signal(void);
 bool egress_keep_ledger(struct egress *e, const struct ledger_kept *kept);
 
 /**
- * Was anything of the journal damaged that could not be corrected, since the egress was created or
- * before? What it was is logged. Any thread.
+ * Whether the journal had damage that could not be corrected, since the egress was created or
+ * before. The damage is logged. Any thread.
  */
 bool egress_was_damaged(const struct egress *e);
 
-/** Was it damaged before, when the egress was created? */
+/** Whether the journal was already damaged in this way when the egress was created. */
 bool egress_before_was_damaged(const struct egress *e);
 
 /**

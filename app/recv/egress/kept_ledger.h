@@ -45,7 +45,7 @@ void kept_ledger_commit(struct kept_ledger *k);
 /** Pass on the columns of the receiver. Any thread. @return false: the last ones are not saved */
 bool kept_ledger_post(struct kept_ledger *k, const struct ledger_kept *columns);
 
-/** Are there columns that are not saved? Any thread. */
+/** Whether there are columns that are not saved. Any thread. */
 bool kept_ledger_is_new(const struct kept_ledger *k);
 
 /** Save the posted columns in the journal, if they are new, with those of the rows. */
@@ -57,7 +57,7 @@ void kept_ledger_save(struct kept_ledger *k);
  */
 void kept_ledger_before(struct ledger_kept *before, const struct journal *journal);
 
-/** Does a batch belong to the run of that ledger? */
+/** Whether a batch belongs to the run of that ledger. */
 bool kept_ledger_has(
 	const struct ledger_kept *k, const struct journal *journal, const struct journal_batch *b);
 

@@ -76,8 +76,8 @@ struct store_client {
 	bool said_how; /* the store has reported its state */
 	/* sent as HELD: batches that INVENTORY may report, as of the start of the exchange */
 	struct interval_set mine[XFER_TABLES];
-	struct stream_contents held[XFER_TABLES]; /* the same batches, as they are sent */
-	struct interval_set have[XFER_TABLES];	  /* the part of it that the store has */
+	struct stream_contents held[XFER_TABLES]; /* the same batches, as sent */
+	struct interval_set have[XFER_TABLES];	  /* the batches of it that the store has */
 	unsigned int have_table;
 	uint64_t have_next; /* lowest number of this table not reported yet */
 	bool have_all;
@@ -99,7 +99,7 @@ struct store_client {
 	bool key_mistake;   /* the key file cannot be read, which was logged */
 	enum xfer_reason refused_for; /* the last reason to close a connection */
 	uint32_t refusals;	      /* ... in a row, since the last connection */
-	bool forbidden; /* the store refuses this receiver for good, which was logged */
+	bool forbidden; /* the store refuses this receiver permanently, which was logged */
 	bool unpaired;	/* it was logged that there was no connection for XFER_DOWN_MS */
 	struct xfer_stream stream[XFER_TABLES];
 	struct queue queue[XFER_TABLES];
@@ -211,7 +211,7 @@ store_client_fill_queues(struct store_client *s)
 
 	for (i = 0; i < XFER_TABLES; i++)
 		s->queue[i].nb = 0;
-	/* `suspect` stays: what arrived wrong before is checked on any connection */
+	/* `suspect` stays: a batch that arrived wrong before is checked on every connection */
 	memset(s->here, 0, sizeof(s->here));
 	memset(s->corrupted, 0, sizeof(s->corrupted));
 	s->nb_corrupted = 0;
@@ -388,7 +388,7 @@ store_client_take_results(struct store_client *s, const struct xfer_results *m)
 	return XFER_REASON_NONE;
 }
 
-/* What is left to send of a body. */
+/* The part of a body that is still to be sent. */
 struct body_rest {
 	struct iovec part; /* the rest of the current part */
 	uint32_t next;	   /* number of the part after it */
@@ -522,7 +522,7 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 
 	if (s->queue[table].nb == 0 || s->nb_free[table] == 0 || s->nb_free_stages == 0)
 		return false;
-	/* It stays the first one until it is sent, because no other event would retry it. */
+	/* The batch stays the first one until it is sent, because no other event would retry it. */
 	index = s->queue[table].at[s->queue[table].head];
 	if (!journal_get(s->config.journal, index, &b) || !store_client_owns(s, &b) ||
 		(!store_client_must_ask(s, index, &b) &&
@@ -637,7 +637,7 @@ store_client_collect(struct store_client *s)
 		if (!journal_get(r, i, &b) || b.run != s->config.run || b.owner == number ||
 			(b.given & 1u << number) == 0)
 			continue;
-		/* it is damaged here: what this store has may be the only sound copy */
+		/* it is damaged here: the copy of this store may be the only sound one */
 		if (b.held && !journal_is_sound(r, i)) {
 			journal_keep_copies(r, i);
 			continue;
@@ -647,8 +647,8 @@ store_client_collect(struct store_client *s)
 			return -ENOMEM;
 	}
 	/*
-	 * In journal order, as there may be many. Also those that are damaged here: the store may
-	 * have sound copies.
+	 * In journal order, because there may be many. Batches that are damaged here are included:
+	 * the store may have sound copies.
 	 */
 	while ((i = journal_walk(r, &at)) != UINT32_MAX) {
 		if (!journal_get(r, i, &b) || !store_client_owns(s, &b))
@@ -701,7 +701,7 @@ send_list(struct store_client *s)
 	FAIL_POINT("recv.moved");
 }
 
-/* Only batches held here are recorded, because a store could report others without end. */
+/* Only batches held here are recorded, because a store could report any number of others. */
 static enum xfer_reason
 store_client_take_inventory(struct store_client *s, const struct xfer_intervals *m)
 {
@@ -881,8 +881,8 @@ refuse(struct store_client *s, enum xfer_reason reason)
 	s->refusals = reason == s->refused_for ? s->refusals + 1 : 1;
 	s->refused_for = reason;
 	/*
-	 * The store may refuse for days: the first, second, fourth time and so on are logged.
-	 * Logged elsewhere: a wrong store that stays at the address, a refusal for good.
+	 * The store may refuse for days: the first, second, fourth time and so on are logged. A
+	 * wrong store that stays at the address, and a permanent refusal, are logged elsewhere.
 	 */
 	logged = (s->refusals & (s->refusals - 1)) == 0 && reason != XFER_REASON_STORE &&
 		!s->forbidden;
@@ -1299,8 +1299,8 @@ send_status(struct store_client *s)
 }
 
 /*
- * Whether batches came in doubt during this connection: this store kept its copies, since those in
- * the journal are damaged, and then another store proved to have sound ones.
+ * Whether batches became in doubt during this connection: this store kept its copies, because those
+ * in the journal are damaged, and then another store proved to have sound copies.
  */
 static bool
 store_client_has_doubts(const struct store_client *s)

@@ -26,8 +26,8 @@
 /** delay after a refusal that only a change at the store can resolve */
 #define XFER_FORBIDDEN_MS 10000
 /**
- * interval at which XFER_CORRUPTED_BATCHES are sent again that were corrupted on the way; the first
- * time after half of `failover_ms`, if that is less
+ * interval at which XFER_CORRUPTED_BATCHES of the batches that were corrupted in transit are sent
+ * again; the first time after half of `failover_ms`, if that is less
  */
 #define XFER_CORRUPTED_MS      1000
 #define XFER_CORRUPTED_BATCHES 16
@@ -66,8 +66,9 @@ struct store_client_config {
 	enum xfer_role role;
 	uint32_t commit_ms; /**< a store that takes longer to sync is logged; 0: never */
 	/**
-	 * The store may be given up when it has had corrupted batches for this time; 0: never. They
-	 * are sent again before: in another slot, they may arrive.
+	 * The connection to the store may be closed when the store has had corrupted batches for
+	 * this time; 0: never. They are sent again before that, because they may arrive correctly
+	 * in another slot.
 	 */
 	uint32_t failover_ms;
 	/**
@@ -139,9 +140,9 @@ bool store_client_is_down(const struct store_client *s);
 bool store_client_takes(const struct store_client *s);
 
 /**
- * Return the time, in ms of xfer_qp_clock(), since when the store has accepted nothing, or has
- * batches that it cannot accept because they are corrupted on the way to it; 0: it accepts all
- * batches. While the store recovers, this is the time of the connection.
+ * Return the time, in ms of xfer_qp_clock(), since when the store has accepted nothing, or has had
+ * batches that it cannot accept because they are corrupted in transit; 0: it accepts all batches.
+ * While the store recovers, this is the time of the connection.
  */
 uint64_t store_client_idle_since(const struct store_client *s);
 
