@@ -26,7 +26,7 @@ compress_open(void)
 		compress_state.served = 0;
 }
 
-/* Is the output of this kind a chunk? */
+/* Return true if the output of this kind is a chunk. */
 static __device__ __forceinline__ bool
 is_chunk(const struct gk_params *params, uint32_t kind)
 {

@@ -60,8 +60,9 @@ struct gk_radial_bin {
 GK_STATIC_ASSERT(sizeof(struct gk_radial_bin) == 24, "bins are an array without padding");
 
 /**
- * Is a pixel of an int16 image valid? Neither INT16_MIN (masked, invalid, missing) nor INT16_MAX
- * (saturated: at least that many photons) is. gk_result.sum leaves out the same pixels.
+ * Return true if a pixel of an int16 image is valid. INT16_MIN (masked, invalid, missing) and
+ * INT16_MAX (saturated: this number of photons or more) are not. gk_result.sum leaves out the same
+ * pixels.
  */
 GK_FN int
 gk_radial_is_valid(int16_t photons)
@@ -69,7 +70,7 @@ gk_radial_is_valid(int16_t photons)
 	return photons != INT16_MIN && photons != INT16_MAX;
 }
 
-/** Is a pixel of a float image valid? Neither NaN nor infinity is. */
+/** Return true if a pixel of a float image is valid. NaN and infinity are not. */
 GK_FN int
 gk_radial_is_valid_f32(float photons)
 {

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Is there a service manager that waits for messages? */
+/** Return true if a service manager waits for messages. */
 bool service_manager_waits(void);
 
 /**

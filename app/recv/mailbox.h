@@ -25,7 +25,7 @@ struct mailbox {
 	int result;	/**< of the last command */
 };
 
-/** Can the sender write a command? Sender only. */
+/** Return true if the sender can write a command. Sender only. */
 static inline bool
 mailbox_is_free(const struct mailbox *m)
 {

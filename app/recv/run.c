@@ -233,7 +233,7 @@ is_threshold(const char *assignment)
 		strncmp(assignment, "peaks.", strlen("peaks.")) == 0;
 }
 
-/** Does this part of a list, which a comma or the end of the list ends, have an `=`? */
+/** Return true if this part of a list, which a comma or the end of the list ends, has an `=`. */
 static bool
 is_assignment(const char *part)
 {
@@ -463,7 +463,7 @@ check_place(struct run *r)
 	return 0;
 }
 
-/** How often has the detector ended its multicast streams? */
+/** Return how often the detector has ended its multicast streams. */
 static uint64_t
 count_stream_ends(const struct run *r)
 {
@@ -472,7 +472,7 @@ count_stream_ends(const struct run *r)
 	return m != NULL && m->multicast != NULL ? rx_multicast_ends(m->multicast) : 0;
 }
 
-/** Have all multicast streams failed? */
+/** Return true if all multicast streams have failed. */
 static bool
 streams_have_failed(const struct run *r)
 {
@@ -698,7 +698,10 @@ received_nothing(struct run *r, const struct ledger *l)
 	return true;
 }
 
-/** Were kept frames or rows not written? If so, store a message; the error of a file has one. */
+/**
+ * Return true if kept frames or rows were not written. If so, store a message, unless the error of
+ * a file has one.
+ */
 static bool
 lost_kept(struct run *r, const struct ledger *l)
 {
@@ -981,7 +984,7 @@ watch_status(struct run *r)
 	run_notes_slots(&r->notes, &stats);
 }
 
-/** Has the detector ended its streams, and does no packet of them wait? */
+/** Return true if the detector has ended its streams, and no packet of them waits. */
 static bool
 streams_have_ended(const struct run *r)
 {

@@ -26,7 +26,7 @@ run_drops_worst(const struct run_packets *p, const struct run_drops_view *v)
 	return worst;
 }
 
-/** Have some of the streams that send dropped packets, and others hardly any? */
+/** Return true if some of the streams that send have dropped packets, and others hardly any. */
 static bool
 is_of_few(const struct run_packets *p, const struct run_drops_view *v)
 {

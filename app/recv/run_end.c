@@ -53,7 +53,7 @@ run_end_begin(struct run_end *e, const struct pipeline *p)
 	note(e);
 }
 
-/** Do packets wait for frames that are not open yet, and may be frames of the run? */
+/** Return true if packets wait for frames that are not open yet, and may be frames of the run. */
 static bool
 any_waits(const struct run_end *e)
 {
@@ -64,7 +64,9 @@ any_waits(const struct run_end *e)
 	return false;
 }
 
-/** Have most streams sent packets after the last frame, and fewer sent others? */
+/**
+ * Return true if most streams have sent packets after the last frame, and fewer have sent others.
+ */
 static bool
 most_are_past(struct run_end *e)
 {

@@ -213,7 +213,10 @@ run_notes_frames(
 	LOG(WARNING, "%s\n", text);
 }
 
-/** Why were rows not written? The error of a file is gone once another file is open. */
+/**
+ * Return the reason why rows were not written. The error of a file is gone once another file is
+ * open.
+ */
 static const char *
 explain_unwritten(const struct batch_writer_stats *stats, bool stores)
 {

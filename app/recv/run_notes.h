@@ -45,7 +45,7 @@ struct run_notes {
 void run_notes_begin(
 	struct run_notes *n, const struct detector *d, const struct builder_stats *stats);
 
-/** Is a check due? They are due four times a second. */
+/** Return true if a check is due. Checks are due four times a second. */
 bool run_notes_due(struct run_notes *n);
 
 /** Check the frames' status. @param now  the run ends: a single frame is enough */

@@ -239,8 +239,8 @@ odd_streams(const struct run_watch *w, const struct builder_stats *stats,
 }
 
 /**
- * Are these packet numbers + 1, none of which the stream expects, those that the other interface of
- * a module sends?
+ * Return true if these packet numbers + 1, none of which the stream expects, are those that the
+ * other interface of a module sends.
  */
 static bool
 is_of_other_interface(const struct detector *d, uint32_t stream, uint32_t lowest, uint32_t highest)
@@ -665,7 +665,10 @@ check_column(struct run_watch *w)
 	report(w, RUN_WATCH_GEOMETRY);
 }
 
-/** Do packets of a stream wait or are they held? Then it sends, though no frame has them yet. */
+/**
+ * Return true if packets of a stream wait or are held. The stream then sends, although no frame has
+ * these packets yet.
+ */
 static bool
 is_pending(const struct run_watch *w, uint32_t stream)
 {

@@ -205,7 +205,7 @@ struct settings {
 	uint32_t idle_timeout_ms; /**< 0: run until stopped */
 };
 
-/** Are full images chunks? Of the settings that placement_choose() has seen. */
+/** Return true if full images are chunks, with settings that placement_choose() has completed. */
 static inline bool
 settings_compresses(const struct settings *s)
 {
@@ -216,8 +216,9 @@ settings_compresses(const struct settings *s)
 }
 
 /**
- * Do the gangs write chunks? Those of a GPU only if the receiver starts with frames that are some,
- * because their kernel with this stage is slower. Otherwise the writer compresses raw frames.
+ * Return true if the gangs write chunks. Gangs of a GPU do so only if the receiver starts with
+ * settings whose frames are chunks, because their kernel with this stage is slower. Otherwise the
+ * writer compresses raw frames.
  */
 static inline bool
 settings_chunks(const struct settings *s)
@@ -235,7 +236,7 @@ settings_chunk_kinds(const struct settings *s)
 	return 1u << GK_KIND_RAW | (settings_compresses(s) ? 1u << GK_KIND_IMAGE : 0);
 }
 
-/** Are the detector's messages written into rings in memory? */
+/** Return true if the detector's messages are written into rings in memory. */
 static inline bool
 settings_in_memory(const struct settings *s)
 {

@@ -204,7 +204,7 @@ save_made(const struct scan_run *run, const struct scan_radial *r, const char *p
 	return ret;
 }
 
-/* Are the options those of profiles that the receiver has made? */
+/* Return true if the options are those of profiles that the receiver has made. */
 static bool
 fits(const struct scan_radial *r, const struct profile_options *o)
 {

@@ -17,7 +17,7 @@
 
 #define TRIES 4
 
-/** Is [offset, offset + size) in the file? */
+/** Return true if [offset, offset + size) is in the file. */
 static bool
 is_inside(uint64_t offset, uint64_t size, uint64_t of)
 {

@@ -43,7 +43,7 @@ int live_reader_at(const struct live_reader *r, uint64_t offset, void *to, size_
  */
 int live_reader_frame(struct live_reader *r, struct live_file_frame *f, uint8_t **pixels);
 
-/** Has another run begun since live_reader_open()? */
+/** Return true if another run has begun since live_reader_open(). */
 bool live_reader_is_stale(const struct live_reader *r);
 
 /** Bytes of a value. */

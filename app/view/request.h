@@ -67,7 +67,10 @@ const char *request_bearer(const char *authorization);
 /** @return true if an entry of If-None-Match is this tag, or it is `*` */
 bool request_matches(const char *if_none_match, const char *etag);
 
-/** Is it application/json, with or without parameters? @param type  NULL: absent */
+/**
+ * Return true if a content type is application/json, with or without parameters.
+ * @param type  NULL: absent
+ */
 bool request_is_json(const char *type);
 
 /** A rectangle of the picture, in cells of bin x bin pixels. */

@@ -170,9 +170,9 @@ unsigned int rdma_stream_sender_poll(struct rdma_stream_sender *s);
 void rdma_stream_end(struct rdma_stream_sender *s);
 
 /**
- * After rdma_stream_end(): has every member all packets (*overwrite*: are all packets sent)? Only
- * the members that take part now count, so that it is also true when there is none. Whether members
- * were removed without all packets is in rdma_stream_sender_info: `removed_silent` and
+ * After rdma_stream_end(): return true if every member has all packets (*overwrite*: if all packets
+ * are sent). Only present members count, so the result is also true if there is none. Whether
+ * members were removed without all packets is in rdma_stream_sender_info: `removed_silent` and
  * `removed_wrong`. A removed member that joins again counts once more as `joined`.
  */
 bool rdma_stream_sender_done(const struct rdma_stream_sender *s);

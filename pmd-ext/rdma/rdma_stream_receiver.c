@@ -537,7 +537,7 @@ window_begin(struct rdma_stream_receiver *r)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* Is the source address that of the sender? */
+/* Return true if the source address is that of the sender. */
 static bool
 from_sender(const struct rdma_stream_receiver *r, const struct rdma_wc *wc, const uint8_t *grh)
 {

@@ -134,7 +134,7 @@ member_turn(struct member *m, int from, int to)
 		&m->state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* Does the tail of a member in this state count? */
+/* Return true if the tail of a member in this state counts. */
 static bool
 takes_part(int state)
 {
@@ -852,7 +852,10 @@ rdma_stream_sender_poll(struct rdma_stream_sender *s)
 	return sum;
 }
 
-/* Is the next slot free: sent, and in *wait* passed by all members? Few are used during repair. */
+/*
+ * Return true if the next slot is free: sent, and in *wait* passed by all members. During repair,
+ * only a part of the slots is used.
+ */
 static bool
 slot_free(const struct rdma_stream_sender *s)
 {

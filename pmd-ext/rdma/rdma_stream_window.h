@@ -103,7 +103,7 @@ void stream_window_skip(struct stream_window *w, uint64_t floor);
 /** All that is missing is lost: the membership has ended. */
 void stream_window_give_up(struct stream_window *w);
 
-/** Is no range waiting for repair? */
+/** Return true if no range waits for repair. */
 static inline bool
 stream_window_is_repaired(const struct stream_window *w)
 {

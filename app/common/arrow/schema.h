@@ -102,7 +102,7 @@ struct arrow_identity {
 	const char *table;    /**< `frames` or `images` */
 };
 
-/** Are two streams tables of the same start of a receiver? */
+/** Return true if two streams are tables of the same start of a receiver. */
 static inline bool
 arrow_same_run(const struct arrow_identity *a, const struct arrow_identity *b)
 {

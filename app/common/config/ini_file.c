@@ -62,7 +62,7 @@ ini_is_text(const char *text)
 	return is_utf8(text) && !has_control(text);
 }
 
-/* Does a file begin with the byte order mark of UTF-16, which some editors write? */
+/* Return true if a file begins with the byte order mark of UTF-16, which some editors write. */
 static bool
 is_utf16(const char *text)
 {

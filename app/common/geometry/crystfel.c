@@ -609,7 +609,7 @@ check_given(struct reader *r, const struct draft *d)
 	return 0;
 }
 
-/* Are two directions parallel? */
+/* Return true if two directions are parallel. */
 static bool
 is_degenerate(const struct geometry_panel *p)
 {

@@ -260,7 +260,7 @@ poni_read(struct geometry *g, const char *text, size_t size, const char *name,
 	return ret;
 }
 
-/* Is a panel on the grid of the first panel, and in its plane? */
+/* Return true if a panel is on the grid of the first panel, and in its plane. */
 static bool
 is_on_grid(const struct geometry *g, const struct geometry_panel *p)
 {

@@ -80,7 +80,7 @@ find_overlap(const struct geometry *g, struct geometry_summary *s)
 	}
 }
 
-/* Is the beam, x = y = 0, on a panel? Solves corner + f fs + s ss = 0. */
+/* Return true if the beam, x = y = 0, is on a panel. Solves corner + f fs + s ss = 0. */
 static bool
 has_beam(const struct geometry_panel *p)
 {

@@ -29,8 +29,8 @@ void arrow_damage_frames(
 	const struct arrow_reader *r, size_t damage, struct arrow_damage_frames *frames);
 
 /**
- * Is it the last batch of a file that is being written, or whose writer was killed? Then its write
- * may not have ended.
+ * Return true if the damaged batch is the last one of a file that is being written, or whose writer
+ * was killed. Its write may then not have ended.
  */
 bool arrow_damage_is_end(const struct arrow_reader *r, size_t damage);
 

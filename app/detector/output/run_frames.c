@@ -93,7 +93,7 @@ add_batch(struct run_frames *run, uint32_t file, uint32_t batch, bool images)
 	return ret;
 }
 
-/* Does a schema belong to one of the tables, and to our detector? */
+/* Check that a schema belongs to one of the tables, and to our detector. */
 static int
 check_schema(const struct run_frames *run, const struct run_file *f, bool *images)
 {

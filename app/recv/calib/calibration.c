@@ -438,7 +438,7 @@ median(const struct load *l, uint32_t module, uint32_t stage, bool gain)
 	return n > 0 ? sample[n / 2] : 0;
 }
 
-/** Are the gains closer to the nominal ones if those of G1 and G2 are exchanged? */
+/** Return true if the gains are closer to the nominal ones with those of G1 and G2 exchanged. */
 static bool
 gains_are_exchanged(const struct load *l, const struct calibration_module *m)
 {

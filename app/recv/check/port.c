@@ -538,7 +538,7 @@ check_rules(struct check *c, const struct check_port *p)
 	}
 }
 
-/** Does [detector] source name another address than that of the multicast streams? */
+/** Return true if [detector] source names another address than that of the multicast streams. */
 static bool
 is_other_sender(const struct settings *s, const struct check_port *p)
 {

@@ -18,7 +18,7 @@ struct adoption {
 	uint64_t in_files;   /* batches of the journal that are in files */
 };
 
-/* Is a batch of this number in a file? */
+/* Return true if a batch of this number is in a file. */
 static bool
 is_spilled(const struct adoption *a, const struct journal_batch *b)
 {

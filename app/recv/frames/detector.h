@@ -132,8 +132,8 @@ detector_stream_expected(const struct detector *d, uint32_t stream)
 }
 
 /**
- * Are some streams most of the detector? At least half of the expected ones, and more than the
- * others that send. The numbers of fewer streams may be forged.
+ * Return true if some streams are most of the detector: at least half of the expected ones, and
+ * more than the others that send. The numbers of fewer streams may be forged.
  */
 static inline bool
 detector_are_most(uint32_t streams, uint32_t others, uint32_t expected)
@@ -141,7 +141,7 @@ detector_are_most(uint32_t streams, uint32_t others, uint32_t expected)
 	return 2 * streams >= expected && streams > others;
 }
 
-/** Does a module send this pixel of its raster? */
+/** Return true if a module sends this pixel of its raster. */
 static inline bool
 detector_reads_out(const struct detector *d, uint32_t module, size_t pixel)
 {

@@ -13,7 +13,7 @@
 /** A stream that has sent nothing for 1 / PAUSE_PART of `stall_cycles` is not sending. */
 #define PAUSE_PART 64
 
-/** Have all RX roles placed all their packets of a frame? */
+/** Return true if all RX roles have placed all their packets of a frame. */
 static bool
 all_rx_complete(const struct frame_table *ft, uint64_t frame)
 {
@@ -134,8 +134,9 @@ hold_next(struct frame_table *ft)
 }
 
 /**
- * Is a stream waited for? No if it requests a restart, or a gap that the head lies in. If most
- * streams request a gap that the head lies in, no other streams are waited for.
+ * Return true if the head waits for a stream. It does not if the stream requests a restart, or a
+ * gap that the head lies in. If most streams request a gap that the head lies in, it waits for no
+ * other streams.
  */
 static bool
 is_waited_for(const struct frame_table *ft, uint32_t stream)
@@ -148,7 +149,10 @@ is_waited_for(const struct frame_table *ft, uint32_t stream)
 	return b->next_close + 1 >= b->gap_to || (b->gap_group >> stream & 1) != 0;
 }
 
-/** Has a stream sent nothing for 1 / PAUSE_PART of `stall_cycles`? Only after hold_head(). */
+/**
+ * Return true if a stream has sent nothing for 1 / PAUSE_PART of `stall_cycles`. Only after
+ * hold_head().
+ */
 static bool
 has_paused(const struct frame_table *ft, uint32_t stream)
 {
@@ -159,10 +163,10 @@ has_paused(const struct frame_table *ft, uint32_t stream)
 }
 
 /**
- * Are slots short, and may the head therefore close without the streams that are behind? Frames
- * would be refused soon, and these have the pixels of all modules. Most streams must be
- * `max_skew_frames` ahead of the head and leave fewer than 1 / SHORT_PART of the slots. So numbers
- * of a few streams, which may be forged, close no frame of the others.
+ * Return true if slots are short, so that the head may close without the streams that are behind.
+ * Otherwise frames would be refused soon, and these have the pixels of all modules. Most streams
+ * must be `max_skew_frames` ahead of the head and leave fewer than 1 / SHORT_PART of the slots. So
+ * numbers of a few streams, which may be forged, close no frame of the others.
  */
 static bool
 is_outrun(const struct frame_table *ft)
@@ -188,11 +192,11 @@ is_outrun(const struct frame_table *ft)
 }
 
 /**
- * May the head, which is incomplete, be closed? Yes if every live stream is `max_skew_frames`
- * frames ahead, if slots are short, or after the timeout. Streams that delayed the head are then no
- * longer live. If no stream is live, but a stream that is not silent has begun the head, it also
- * closes only after the timeout, because the other streams may be about to send. This does not
- * apply after a restart while packets wait.
+ * Return true if the head, which is incomplete, may be closed: if every live stream is
+ * `max_skew_frames` frames ahead, if slots are short, or after the timeout. Streams that delayed
+ * the head are then no longer live. If no stream is live, but a stream that is not silent has begun
+ * the head, it also closes only after the timeout, because the other streams may be about to send.
+ * This does not apply after a restart while packets wait.
  *
  * If so, the frames below b->close_end, of which the streams are ahead, too, close with the head.
  */

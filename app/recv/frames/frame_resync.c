@@ -80,7 +80,7 @@ frame_resync_is_refused(
 		frame + 1 < place + ft->config.max_gap_frames;
 }
 
-/** Does the window still have to open the position that a stream has requested? */
+/** Return true if the window has not yet opened the position that a stream has requested. */
 static bool
 is_pending(const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream)
 {
@@ -170,8 +170,9 @@ frame_resync_is_far(const struct frame_table *ft, uint32_t stream, uint64_t fram
 }
 
 /**
- * Has a stream with a request reached the other streams, which have gone on meanwhile? Then it has
- * sent old packets, such as those of a pause, and the detector was not restarted.
+ * Return true if a stream with a request has reached the other streams, which have continued
+ * meanwhile. The stream has then sent old packets, such as those of a pause, and the detector was
+ * not restarted.
  */
 static bool
 has_caught_up(const struct frame_table *ft, uint32_t stream, uint64_t frame)
@@ -377,7 +378,7 @@ last_packets(const struct frame_table *ft, uint32_t stream)
 		__builtin_popcountll(__atomic_load_n(&st->seen[1], __ATOMIC_RELAXED));
 }
 
-/** Has a stream sent something since the last check? */
+/** Return true if a stream has sent something since the last check. */
 static bool
 is_heard(const struct frame_table *ft, uint32_t stream)
 {
@@ -414,7 +415,10 @@ frame_resync_hear(struct frame_table *ft)
 	}
 }
 
-/** Has an RX role packets that wait, or no room to hold more? Its streams may not be silent. */
+/**
+ * Return true if an RX role has packets that wait, or no room to hold more. Its streams may not be
+ * silent.
+ */
 static bool
 any_waits(const struct frame_table *ft, uint32_t rx)
 {
@@ -631,7 +635,10 @@ others(const struct frame_table *ft, uint64_t group, uint32_t *expected)
 	return streams;
 }
 
-/** Is a group at least half of the expected streams, and more than the others that send? */
+/**
+ * Return true if a group is at least half of the expected streams, and more than the others that
+ * send.
+ */
 static bool
 is_enough(const struct frame_table *ft, uint64_t group)
 {

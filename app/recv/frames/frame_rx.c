@@ -92,7 +92,7 @@ is_of_old_window(
 	return frame < end;
 }
 
-/** Is a number more than one frame ahead, and not confirmed by the packet before? */
+/** Return true if a number is more than one frame ahead, and not confirmed by the packet before. */
 static bool
 is_leap(struct frame_rx *frx, uint32_t stream, uint64_t from, uint64_t frame)
 {
@@ -105,9 +105,9 @@ is_leap(struct frame_rx *frx, uint32_t stream, uint64_t from, uint64_t frame)
 }
 
 /**
- * Has a stream been silent together with at least half of the others, and has none of its packets
- * been placed since? Then its first packet may begin a restart. If most of the others still send,
- * the detector was not restarted.
+ * Return true if a stream was silent together with at least half of the others, and none of its
+ * packets has been placed since. Its first packet may then begin a restart. If most of the others
+ * still send, the detector was not restarted.
  */
 static bool
 is_new(const struct frame_table *ft, uint32_t stream)
@@ -404,7 +404,7 @@ drop_unused(const struct frame_table *ft, struct frame_rx *frx, uint64_t frame)
 	return FRAME_PLACE_NO_RUN;
 }
 
-/** Has this packet of the stream's last frame been placed? True if that is not known. */
+/** Return true if this packet of the stream's last frame was placed, or if that is not known. */
 static bool
 was_placed(const struct frame_table *ft, uint32_t stream, uint64_t frame, uint32_t packet)
 {

@@ -222,14 +222,16 @@ bool frame_rx_advance(
 void frame_rx_begin(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
- * Does a frame that has begun belong to a run that is being stopped? Its event must then come
- * within stall_cycles. @param frame  detector's number
+ * Return true if a frame that has begun belongs to a run that is being stopped. Its event must then
+ * arrive within stall_cycles.
+ * @param frame  detector's number
  */
 bool frame_rx_is_last(const struct frame_table *ft, uint64_t frame);
 
 /**
- * Does the builder close a frame soon, because it has waited for it for 3/4 of stall_cycles?
- * Packets that wait for their event are late unless the RX role places them in its next poll.
+ * Return true if the builder closes a frame soon, because it has waited for it for 3/4 of
+ * stall_cycles. Packets that wait for their event are late unless the RX role places them in its
+ * next poll.
  * @param frame  detector's number
  */
 bool frame_rx_is_due(const struct frame_table *ft, uint64_t frame);
@@ -257,9 +259,9 @@ void frame_rx_vote_blocking(
 	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
- * Is the window moving, or has it moved since this RX role last looked? If so, no packet that waits
- * or is held may be retried. Otherwise the window could open in the middle of the retry, and some
- * packets would be placed before others that arrived earlier.
+ * Return true if the window is moving, or has moved since this RX role last checked. If so, no
+ * packet that waits or is held may be retried. Otherwise the window could open in the middle of the
+ * retry, and some packets would be placed before others that arrived earlier.
  */
 bool frame_rx_is_moving(const struct frame_table *ft, const struct frame_rx *frx);
 
@@ -280,9 +282,9 @@ frame_rx_end_retry(struct frame_rx *frx)
 }
 
 /**
- * Are packets of a stream held that arrived before there was a window or a search for one? Then
- * later packets of the stream are held, too, until these have been retried. This keeps the order,
- * and the run begins with its first frame.
+ * Return true if packets of a stream are held that arrived before there was a window or a search
+ * for one. Later packets of the stream are then held, too, until these have been retried. This
+ * keeps the order, and the run begins with its first frame.
  */
 static inline bool
 frame_rx_is_early(const struct frame_rx *frx, uint32_t stream)
@@ -298,7 +300,7 @@ frame_rx_none_waits(struct frame_rx *frx)
 	frx->clean = frx->generation;
 }
 
-/** Is a frame in the window, or may it be soon? */
+/** Return true if a frame is in the window, or may be soon. */
 bool frame_rx_is_near(const struct frame_table *ft, uint64_t frame);
 
 /** What to do with a held packet: see frame_rx_retry(). */
@@ -323,8 +325,8 @@ frame_rx_tick(const struct frame_table *ft)
 }
 
 /**
- * Are all sending streams of an RX role out of window? Then it may wait and lose nothing. By its RX
- * lcore and by the builder.
+ * Return true if all sending streams of an RX role are out of window. The RX role may then wait
+ * without loss. By its RX lcore and by the builder.
  */
 bool frame_rx_is_away(const struct frame_table *ft, const struct frame_rx *frx);
 
@@ -352,9 +354,9 @@ enum frame_placement frame_resync_request(struct frame_table *ft, struct frame_r
 	uint32_t stream, uint64_t frame, bool vote, bool ahead);
 
 /**
- * Does a packet continue the numbers of its stream, which is out of window? Then it is held with
- * the packets before it, although the window may have a frame of that number. That frame belongs
- * to the numbering before the restart.
+ * Return true if a packet continues the numbers of its stream, which is out of window. It is then
+ * held with the packets before it, although the window may have a frame of that number. That frame
+ * belongs to the numbering before the restart.
  */
 bool frame_resync_continues(
 	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame);
@@ -395,8 +397,8 @@ frame_rx_is_ours(const struct frame_table *ft, uint64_t *frame)
 }
 
 /**
- * Does a packet that has just arrived continue the numbers of its stream, which is out of window? A
- * packet that is retried arrived before the resync request and is not part of it.
+ * Return true if a packet that has just arrived continues the numbers of its stream, which is out
+ * of window. A packet that is retried arrived before the resync request and is not part of it.
  */
 static inline bool
 frame_rx_is_new_number(

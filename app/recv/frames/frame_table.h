@@ -266,10 +266,10 @@ void frame_table_end(struct frame_table *ft);
  */
 void frame_table_flush(struct frame_table *ft);
 
-/** After frame_table_flush(): has frame_table_close() returned all frames? */
+/** After frame_table_flush(): return true if frame_table_close() has returned all frames. */
 bool frame_table_flushed(const struct frame_table *ft);
 
-/** Has the run's last frame been closed (frame_run.nb_frames, or frame_table_stop())? */
+/** Return true if the run's last frame is closed (frame_run.nb_frames, or frame_table_stop()). */
 bool frame_table_ended(const struct frame_table *ft);
 
 /** Detector's number of the frame that closes next; 0: the run has no window yet. */

@@ -167,7 +167,7 @@ frame_rx_listened(const struct frame_table *ft, uint32_t rx)
 	return __atomic_load_n(&ft->rx[rx].listened, __ATOMIC_RELAXED);
 }
 
-/** Has an RX role acknowledged the last move of the window? By its RX lcore. */
+/** Return true if an RX role has acknowledged the last move of the window. By its RX lcore. */
 static inline bool
 frame_rx_is_current(const struct frame_table *ft, const struct frame_rx *frx)
 {
@@ -190,7 +190,10 @@ frame_stream_begun(const struct frame_table *ft, uint32_t stream)
 		__atomic_load_n(&ft->rx[ft->config.owner[stream]].begun[stream], __ATOMIC_ACQUIRE));
 }
 
-/** Was a stream silent, and has none of its packets been placed since? By the RX lcore. */
+/**
+ * Return true if a stream was silent, and none of its packets has been placed since. By the RX
+ * lcore.
+ */
 static inline bool
 frame_rx_paused(const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream)
 {
@@ -199,11 +202,14 @@ frame_rx_paused(const struct frame_table *ft, const struct frame_rx *frx, uint32
 		__atomic_load_n(&ft->builder->paused_progress[stream], __ATOMIC_RELAXED);
 }
 
-/** Does a frame belong to a resync request that was refused? By the RX lcore. */
+/** Return true if a frame belongs to a resync request that was refused. By the RX lcore. */
 bool frame_resync_is_refused(
 	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
-/** Is a frame too far ahead to be waited for by a stream that is out of window? By the RX lcore. */
+/**
+ * Return true if a frame is too far ahead for a stream that is out of window to wait for it. By the
+ * RX lcore.
+ */
 bool frame_resync_is_far(const struct frame_table *ft, uint32_t stream, uint64_t frame);
 
 /**
@@ -222,13 +228,13 @@ uint64_t frame_resync_position(struct frame_table *ft, uint64_t *group);
  */
 uint64_t frame_resync_first(struct frame_table *ft, bool fewer, bool *any);
 
-/** Do all expected streams that are not silent belong to a group? By the builder. */
+/** Return true if all expected streams that are not silent belong to a group. By the builder. */
 bool frame_resync_is_unanimous(const struct frame_table *ft, uint64_t group);
 
 /** Check which streams are silent, if the last check is long enough ago. By the builder. */
 void frame_resync_listen(struct frame_table *ft);
 
-/** Has a stream sent nothing for `stall_cycles`? By the builder. */
+/** Return true if a stream has sent nothing for `stall_cycles`. By the builder. */
 bool frame_resync_is_silent(const struct frame_table *ft, uint32_t stream);
 
 /** A window begins: no stream is silent yet, except dead ones. By the builder. */
@@ -238,15 +244,15 @@ void frame_resync_hear(struct frame_table *ft);
 void frame_delay_note(const struct frame_table *ft, struct frame_delay *now);
 
 /**
- * How long ago was that? The time in which the builder or an RX role did not run does not count:
- * packets may have arrived meanwhile.
+ * Return the TSC cycles since frame_delay_note(). The time in which the builder or an RX role did
+ * not run does not count: packets may have arrived meanwhile.
  */
 uint64_t frame_delay_cycles(const struct frame_table *ft, const struct frame_delay *since);
 
 /** Highest frame + 1 of a stream's packets, placed or waiting. By the builder. */
 uint64_t frame_head_reach(const struct frame_table *ft, uint32_t stream);
 
-/** Has a packet of the head, or of any frame after it, arrived? By the builder. */
+/** Return true if a packet of the head, or of any frame after it, has arrived. By the builder. */
 bool frame_head_begun(const struct frame_table *ft);
 
 /** Allocate the state of frame_late.c. @return NULL: no memory */

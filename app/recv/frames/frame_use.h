@@ -20,14 +20,14 @@ struct frame_use {
 	uint64_t *slot;
 };
 
-/** Is this frame in use? */
+/** Return true if this frame is in use. */
 static inline bool
 frame_use_has(const struct frame_use *u, uint64_t frame)
 {
 	return (u->slot[frame & u->mask] & ~FRAME_USE_PLACED) == frame + 1;
 }
 
-/** Is it in the frame table? */
+/** Return true if this frame is in the frame table. */
 static inline bool
 frame_use_is_placed(const struct frame_use *u, uint64_t frame)
 {

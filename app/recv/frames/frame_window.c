@@ -18,7 +18,7 @@
  */
 #define LEAVE_PART 8
 
-/** Have all RX roles acknowledged the last generation? */
+/** Return true if all RX roles have acknowledged the last generation. */
 static bool
 all_rx_acknowledged(const struct frame_table *ft)
 {
@@ -87,7 +87,7 @@ move_towards(struct frame_table *ft, uint64_t at)
 	set_state(ft, FRAME_WINDOW_MOVING);
 }
 
-/** Has an RX role no room to hold more packets? */
+/** Return true if an RX role has no room to hold more packets. */
 static bool
 any_is_crowded(const struct frame_table *ft)
 {
@@ -285,7 +285,9 @@ last_number(const struct frame_table *ft)
 	return frame_table_number(ft, last == 0 ? 0 : last - 1);
 }
 
-/** Does an RX role drop packets of the new numbers, because it has no room to hold more? */
+/**
+ * Return true if an RX role drops packets of the new numbers, because it has no room to hold more.
+ */
 static bool
 any_drops(const struct frame_table *ft)
 {
@@ -297,7 +299,7 @@ any_drops(const struct frame_table *ft)
 	return false;
 }
 
-/** Do packets wait for frames of the window that are not open yet? */
+/** Return true if packets wait for frames of the window that are not open yet. */
 static bool
 any_waits(const struct frame_table *ft)
 {

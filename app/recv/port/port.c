@@ -541,7 +541,7 @@ keep_queues(struct port *p, const char *why)
 }
 
 /**
- * Does each RX role that has streams of a RoCE port have a queue of its own there? Its queue pairs
+ * Check that each RX role that has streams of a RoCE port has its own queue there. Its queue pairs
  * belong to the poll group of that queue, and no other RX role polls them.
  */
 static int

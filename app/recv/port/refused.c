@@ -85,7 +85,7 @@ port_refused_since(struct port_refused *r, const struct port_refused *before)
 		r->n[c] -= before->n[c];
 }
 
-/** Is this a drop because of what was sent, and not only because of loss? */
+/** Return true if packets are dropped because of their content, and not only because of loss. */
 static bool
 is_refusal(unsigned int c)
 {

@@ -50,7 +50,9 @@ name_peer(const struct rdma_event *e, char text[RDMA_ADDRESS_LEN])
 	return rdma_address_text((const struct sockaddr *)&e->peer, text);
 }
 
-/** May this address send the stream? Any may if no source is configured. */
+/**
+ * Return true if this address may send the stream. Every address may if no source is configured.
+ */
 static bool
 is_source(const struct rx_messages *m, uint32_t stream, const struct rdma_event *e)
 {
@@ -87,7 +89,7 @@ renew(struct rx_messages *m, struct rx_message_stream *st)
 	return rx_messages_open_stream(m, st->stream);
 }
 
-/** Has this refusal been logged already, not long ago? */
+/** Return true if this refusal was logged recently. */
 static bool
 is_repeated(struct rx_messages *m, const char *why, const struct rdma_event *e)
 {

@@ -90,7 +90,7 @@ refuse(struct rx *rx, struct fragments *fs, enum rx_fragment_cause cause)
 	fs->skip = true;
 }
 
-/** Does a fragment belong to this stream? @return RX_FRAGMENT_CAUSES: yes */
+/** Check that a fragment belongs to this stream. @return RX_FRAGMENT_CAUSES if it does */
 static enum rx_fragment_cause
 check_fragment(const struct rx *rx, const struct fragments *fs, const struct ingest_fragment *f)
 {
@@ -111,7 +111,7 @@ check_fragment(const struct rx *rx, const struct fragments *fs, const struct ing
 	return RX_FRAGMENT_CAUSES;
 }
 
-/** Does the detector's header of a message name the frame and tile of its fragments? */
+/** Return true if the detector's header of a message names the frame and tile of its fragments. */
 static bool
 is_header_of(const struct rx *rx, const uint8_t *header, const struct ingest_fragment *f)
 {

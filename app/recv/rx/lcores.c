@@ -58,7 +58,7 @@ lcores_gang_workers(const struct settings *s)
 	return n > others ? RTE_MAX(1u, (n - others) / s->gangs) : 1;
 }
 
-/** Do lcores share CPUs, so that an idle lcore delays another one? */
+/** Return true if lcores share CPUs, so that an idle lcore delays another one. */
 static bool
 cpus_are_shared(void)
 {

@@ -89,7 +89,8 @@ int lcores_add(struct lcores *l, const struct settings *s, const struct role_pla
 int lcores_run(struct lcores *l);
 
 /**
- * Has each lcore with roles polled all of them since this function last returned true?
+ * Return true if each lcore with roles has polled all of them since this function last returned
+ * true.
  * @param seen  rounds of each lcore at that time; zeros before the first call
  */
 bool lcores_have_polled(const struct lcores *l, uint64_t seen[RTE_MAX_LCORE]);

@@ -103,7 +103,8 @@ struct rx_messages *rx_messages_create(
 int rx_messages_open_stream(struct rx_messages *m, uint32_t stream);
 
 /**
- * Which address may send to a stream's queue pair? @return false: any, no source is configured
+ * Get the address that may send to a stream's queue pair.
+ * @return false: any address may, because no source is configured
  */
 bool rx_messages_source(const struct rx_messages *m, uint32_t stream, rte_be32_t *address);
 

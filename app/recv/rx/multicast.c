@@ -70,7 +70,10 @@ release(struct stream *st)
 	st->nb = st->taken = 0;
 }
 
-/** Has the stream ended, and is all of it taken? Then its last frames have no more packets. */
+/**
+ * Return true if the stream has ended, and all its packets are taken. Its last frames then have no
+ * more packets.
+ */
 static void
 watch_end(struct rx *rx, struct stream *st, struct event_burst *b)
 {

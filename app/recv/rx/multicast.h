@@ -52,12 +52,13 @@ void rx_multicast_info_get(
 	const struct rx_multicast *mc, uint32_t stream, struct rx_multicast_info *info);
 
 /**
- * How often have all streams come to an end: the detector has ended it, and the RX role has taken
- * all packets? Streams that failed do not count. UINT64_MAX: all have failed. Any thread.
+ * Return how often all streams have ended. A stream has ended when the detector has ended it and
+ * the RX role has taken all its packets. Streams that failed do not count. UINT64_MAX: all have
+ * failed. Any thread.
  */
 uint64_t rx_multicast_ends(const struct rx_multicast *mc);
 
-/** Have all streams failed? They stay so. Any thread. */
+/** Return true if all streams have failed. They stay failed. Any thread. */
 bool rx_multicast_failed(const struct rx_multicast *mc);
 
 /** Add packets that were repaired and lost for good. Any thread. */

@@ -72,15 +72,17 @@ is_complete(const struct rx *rx, const struct open_frames *of, const struct open
 	return o->tiles == detector_stream_expected(rx->detector, of->stream);
 }
 
-/** Are these late tiles of a frame whose event was made? Numbers that went back further do not
- * look like it, and the detector's event shows that it has begun the frame again. */
+/**
+ * Return true if these are late tiles of a frame whose event was made. Numbers that went back
+ * further are not, and the detector's event shows that it has begun the frame again.
+ */
 static bool
 is_late(const struct open_frames *of, const struct open_frame *o)
 {
 	return !o->event && o->frame < of->last && of->last - o->frame <= of->skew + 1;
 }
 
-/** Does a frame number continue those of a stream? */
+/** Return true if a frame number continues those of a stream. */
 static bool
 is_near(const struct open_frames *of, uint64_t frame)
 {
@@ -89,7 +91,9 @@ is_near(const struct open_frames *of, uint64_t frame)
 	return of->last == 0 || (frame >= from && frame - from < of->messages->card.slots);
 }
 
-/** Has nothing confirmed a frame whose number does not continue those of its stream? */
+/**
+ * Return true if nothing has confirmed a frame whose number does not continue those of its stream.
+ */
 static bool
 is_stray(const struct open_frames *of, const struct open_frame *o)
 {

@@ -63,7 +63,7 @@ struct open_frames {
 	uint64_t slot_waits; /**< messages that found their slot in use; read by other threads */
 };
 
-/** May a message be written into its slot? */
+/** Whether a message may be written into its slot. */
 enum slot_state {
 	SLOT_FREE, /**< yes */
 	SLOT_BUSY, /**< an earlier frame is in it: try again */
@@ -72,7 +72,7 @@ enum slot_state {
 
 void open_frames_init(struct open_frames *of, const struct rx_messages *m, uint32_t stream);
 
-/** Is there room in a burst for the events of all open frames of a stream? */
+/** Return true if a burst has room for the events of all open frames of a stream. */
 static inline bool
 open_frames_have_room(const struct event_burst *b)
 {

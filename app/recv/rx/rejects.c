@@ -89,7 +89,7 @@ is_absent(const struct detector *d, uint64_t stream)
 	return stream != 0 && detector_stream_expected(d, __builtin_ctzll(stream)) == 0;
 }
 
-/** Is this packet number one that the stream sends? */
+/** Return true if the stream sends this packet number. */
 static bool
 is_expected(const struct detector *d, uint64_t stream, uint32_t packet)
 {
@@ -283,7 +283,7 @@ seen_range(const struct builder_stream *s, struct seen_range *seen)
 	return seen->any && bits == seen->last - seen->first + 1;
 }
 
-/** Has a frame with at least one packet been closed in this run? */
+/** Return true if a frame with at least one packet was closed in this run. */
 static bool
 has_frames(const struct reject_view *v)
 {
@@ -293,7 +293,7 @@ has_frames(const struct reject_view *v)
 	return v->stats->complete > 0;
 }
 
-/** Do all sending streams send exactly the first half of a module's packets? */
+/** Return true if all sending streams send exactly the first half of a module's packets. */
 static bool
 sends_halves(const struct reject_view *v)
 {
@@ -344,8 +344,8 @@ rejects_explain_ports(const struct rejects *r, const struct reject_view *v, char
 }
 
 /**
- * Are all numbers out of range on one side of the expected ones? Any number of rows has the same
- * packets on both sides of a module's middle.
+ * Return true if all numbers out of range are on one side of the expected ones. Any number of rows
+ * has the same packets on both sides of a module's middle.
  */
 static bool
 is_one_sided(const struct reject_view *v, uint32_t from, uint32_t to)
@@ -608,8 +608,8 @@ never_seen(
 }
 
 /**
- * Are the packets that were never present nearly all that the stream misses? If not, they are
- * missing by chance, because many packets are lost.
+ * Return true if the packets that were never present are nearly all that the stream misses.
+ * Otherwise they are missing by chance, because many packets are lost.
  */
 static bool
 is_steady(const struct builder_stream *of, uint32_t never)

@@ -148,7 +148,7 @@ look(const struct rx_ring *r, uint32_t stream, uint64_t frame, struct found *f)
 	}
 }
 
-/** Has any tile of a frame come? */
+/** Return true if any tile of a frame has arrived. */
 static bool
 is_there(const struct rx_ring *r, uint32_t stream, uint64_t frame)
 {
@@ -333,9 +333,9 @@ struct burst {
 };
 
 /**
- * Is a tile where its packet number belongs? A detector that computes wrong addresses would show
- * pixels in wrong places. One tile of each frame is checked, another one each time: its cache line
- * is all that this costs.
+ * Return true if a tile is at the address that belongs to its packet number. If a detector computed
+ * wrong addresses, pixels would appear at wrong positions. One tile of each frame is checked,
+ * another one each time, so that the check reads only one cache line.
  */
 static bool
 is_in_place(const struct rx_ring *r, uint32_t stream, uint64_t frame)

@@ -102,10 +102,10 @@ hand_all_on(struct rx *rx)
 }
 
 /**
- * Must a packet wait because another packet of its stream waits, with an earlier or the same frame?
- * Otherwise the builder could open both frames between the two lookups. The later packet would be
- * placed first, the stream would seem to be done with the earlier frame, and that frame could be
- * closed.
+ * Return true if a packet must wait because another packet of its stream waits, with an earlier or
+ * the same frame. Otherwise the builder could open both frames between the two lookups. The later
+ * packet would be placed first, the stream would seem to be done with the earlier frame, and that
+ * frame could be closed.
  */
 static bool
 is_behind(const struct rx *rx, const struct rx_packet *p)
@@ -316,8 +316,8 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 }
 
 /**
- * Is there no room for another burst of a source? Only this source is then stopped, because streams
- * that are far ahead must not keep streams of other sources from open frames.
+ * Return true if there is no room for another burst of a source. Only this source is then stopped,
+ * because streams that are far ahead must not keep streams of other sources from open frames.
  */
 static bool
 is_full(const struct rx *rx, uint32_t source)
@@ -338,8 +338,8 @@ any_is_full(const struct rx *rx)
 }
 
 /**
- * Are all sources full, so that no packet can be placed before the waiting ones? A handoff ring
- * that was never used does not count.
+ * Return true if all sources are full, so that no packet can be placed before the waiting ones. A
+ * handoff ring that was never used does not count.
  */
 static bool
 all_are_full(const struct rx *rx)

@@ -85,7 +85,7 @@ source_words_position(const uint64_t words[SOURCE_WORDS])
 	return words[1] >> 32;
 }
 
-/** Does a filter pass a packet's words? */
+/** Return true if a filter passes a packet's words. */
 static inline bool
 source_filter_takes(const struct source_filter *f, const uint64_t words[SOURCE_WORDS])
 {

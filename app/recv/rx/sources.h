@@ -124,7 +124,7 @@ void sources_init(struct sources *all, const struct source_settings *settings,
 /** Copy a stream's state consistently. For threads other than the RX lcore that owns it. */
 void sources_get(const struct sources *all, uint32_t stream, struct source *to);
 
-/** Does a packet pass its stream's filter? */
+/** Return true if a packet passes its stream's filter. */
 static inline bool
 source_passes(const struct source_filter *f, const uint8_t *headers, uint32_t position)
 {
@@ -196,8 +196,8 @@ struct source_watch {
 void sources_log(const struct sources *all, struct source_watch *watch, bool now);
 
 /**
- * Do two modules send to the UDP port of a stream? Yes if the sources of its last contest announce
- * different positions.
+ * Return true if two modules send to the UDP port of a stream: if the sources of its last contest
+ * announce different positions.
  * @param text  out: describes them and the remedy; unchanged if false
  */
 bool source_is_shared(const struct source *st, uint32_t stream, char *text, size_t size);

@@ -72,7 +72,7 @@ rx_headers(const struct rx *rx, const struct rx_packet *p)
 						      : rx->transport->headers(rx, p);
 }
 
-/** As how many packets does a struct rx_packet count? */
+/** Return the number of packets that a struct rx_packet counts as. */
 static inline uint32_t
 rx_packets_of(const struct rx *rx, uint32_t stream)
 {

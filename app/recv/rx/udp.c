@@ -24,8 +24,8 @@ struct headers {
 static_assert(sizeof(struct headers) == 42, "Ethernet, IPv4 and UDP without options");
 
 /**
- * Are the headers as the sender wrote them? If the port checks checksums, its result counts.
- * Exception: a UDP checksum of 0 means "not computed" and is never wrong.
+ * Return true if the checksums of the headers are right. If the port checks checksums, its result
+ * is used. Exception: a UDP checksum of 0 means "not computed" and is never wrong.
  */
 static bool
 is_intact(const struct rte_mbuf *m, const struct headers *h)

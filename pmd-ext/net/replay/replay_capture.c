@@ -117,8 +117,8 @@ struct capture_end {
 };
 
 /*
- * Does the file end within a record? It does if its writer was killed or the disk was full. The
- * records before it are complete.
+ * Return true if the file ends within a record, because its writer was killed or the disk was full.
+ * The records before it are complete.
  */
 static bool
 capture_is_cut(pcap_t *pcap, off_t end)
@@ -156,8 +156,8 @@ capture_next(pcap_t *pcap, const char *name, const char *file, uint64_t record,
 }
 
 /*
- * Is this the header of another capture, read as a record? Two that were joined with cat look so.
- * Its magic is then in place of the seconds.
+ * Return true if this is the header of another capture, read as a record: two captures were joined
+ * with cat. The magic of the second one is then in place of the seconds.
  */
 static bool
 is_file_header(const struct pcap_pkthdr *header)

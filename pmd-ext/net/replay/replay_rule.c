@@ -31,7 +31,7 @@ is_zero(const void *bytes, size_t len)
 	return true;
 }
 
-/* Are two values equal in the bits of the mask? */
+/* Return true if two values are equal in the bits of the mask. */
 static bool
 is_same(const void *one, const void *two, const void *mask, size_t len)
 {

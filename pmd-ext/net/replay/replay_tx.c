@@ -27,7 +27,7 @@ struct replay_tx_file {
 	uint8_t frame[REPLAY_FRAME_MAX]; /* linearized segments */
 };
 
-/* Is the file an input? Opening it for writing would truncate it. */
+/* Return true if the file is an input. Opening it for writing would truncate it. */
 static bool
 is_input(const struct replay_devargs *args)
 {
@@ -115,7 +115,7 @@ replay_tx_open(struct replay_dev *dev)
 	return 0;
 }
 
-/* Are all frames written so far in the file? */
+/* Return true if all frames written so far are in the file. */
 static bool
 flush(struct replay_tx_file *file)
 {

@@ -43,7 +43,7 @@ int incoming_open(struct incoming *in, const char *directory);
 int incoming_place(struct incoming *in, uint64_t run, uint64_t sequence, uint64_t lost);
 
 /**
- * Has the run on which the stream goes on lost packets?
+ * Check whether the run on which the stream continues has lost packets.
  * @param run of the membership
  * @return 0; -EIO: `message` is set
  */

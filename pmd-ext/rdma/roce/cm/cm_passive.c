@@ -94,7 +94,7 @@ req_again(struct roce_conn *conn, const struct roce_cm_packet *packet)
 }
 
 /**
- * Does the REQ belong to a connection that exists, or that is in time-wait?
+ * Check whether the REQ belongs to a connection that exists, or that is in time-wait.
  * @return true: handled
  */
 static bool

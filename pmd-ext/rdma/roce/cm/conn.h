@@ -149,7 +149,7 @@ void roce_conns_resolved(struct roce_control *c);
 void roce_hop_moved(
 	struct roce_control *c, const struct roce_gid *hop, const struct rte_ether_addr *mac);
 
-/** Does a queue pair or an address handle use this next hop? */
+/** Return true if a queue pair or an address handle uses this next hop. */
 bool roce_hop_used(const struct roce_control *c, const struct roce_gid *hop);
 
 /** Free closed connections. */

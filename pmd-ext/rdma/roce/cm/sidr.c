@@ -26,7 +26,7 @@ rep_send(struct roce_control *c, const struct roce_cm_packet *packet, uint8_t st
 	roce_cm_answer(c, packet, &rep);
 }
 
-/** Has this query been received before? @return true: handled */
+/** Check whether this query was received before. @return true: handled */
 static bool
 req_known(struct roce_control *c, const struct roce_cm_packet *packet)
 {

@@ -251,8 +251,8 @@ roce_poll_group_reclaim(struct roce_poll_group *pg, void *arg)
 }
 
 /**
- * Is there room for a burst in the rings to poll groups that deliver messages by reference? UC does
- * not send again what a full ring loses, so packets wait at the port instead.
+ * Return true if the rings to poll groups that deliver messages by reference have room for a burst.
+ * UC does not retransmit packets that a full ring drops, so packets wait at the port instead.
  */
 static bool
 others_have_room(const struct roce_poll_group *pg)

@@ -234,7 +234,7 @@ neighbor_update(struct roce_control *c, struct roce_neighbor *n, const struct rt
 		roce_conns_resolved(c);
 }
 
-/** Are the first `bits` bits equal? */
+/** Return true if the first `bits` bits are equal. */
 static bool
 same_prefix(const struct roce_gid *a, const struct roce_gid *b, unsigned int bits)
 {

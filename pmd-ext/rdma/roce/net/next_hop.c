@@ -5,7 +5,7 @@
 #include "port/ctl_plane.h"
 #include "engine/qp.h"
 
-/** Is `hop` the next hop to an address? */
+/** Return true if `hop` is the next hop to an address. */
 static bool
 leads_to(const struct roce_control *c, const struct roce_gid *hop, const struct roce_gid *dst)
 {

@@ -88,7 +88,10 @@ queues_set(struct roce_dev *dev, bool taken)
 	}
 }
 
-/** Are queues of the device in use by another device, or out of the range of queue ids? */
+/**
+ * Return true if queues of the device are in use by another device, or out of the range of queue
+ * ids.
+ */
 static bool
 queues_taken(const struct roce_dev *dev, const struct roce_port *port)
 {
@@ -170,8 +173,8 @@ pool_make(struct roce_dev *dev, const char *what, uint16_t port_mtu, unsigned in
 }
 
 /**
- * Is the port the client of a memif? It starts only if the server's process is there, and its error
- * is then EPERM.
+ * Return true if the port is the client of a memif. It starts only if the server's process runs;
+ * otherwise the error is EPERM.
  * @param socket  out: path of the socket
  */
 static bool
@@ -254,7 +257,7 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 	return ret;
 }
 
-/** Does the port, or a queue of the device, assume that all mbufs are from one pool? */
+/** Return true if the port, or a queue of the device, assumes that all mbufs are from one pool. */
 static bool
 frees_fast(const struct roce_dev *dev)
 {
@@ -268,7 +271,7 @@ frees_fast(const struct roce_dev *dev)
 	return offloads & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 }
 
-/** Can the port be made to free transmitted mbufs? See roce_poll_group_reclaim(). */
+/** Return true if the port can be made to free transmitted mbufs. See roce_poll_group_reclaim(). */
 static bool
 lets_go(const struct roce_dev *dev, const struct rte_eth_dev_info *info)
 {

@@ -10,7 +10,7 @@
 #include "rdma_roce.h"
 #include "engine/engine.h"
 
-/** Is it a frame for RDMA, or one that RDMA depends on? */
+/** Return true if this is a frame for RDMA, or one that RDMA depends on. */
 static bool
 is_ours(const struct rte_mbuf *m)
 {
