@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Mailbox for commands from a thread to a polling lcore, one at a time. The command itself lies
- * beside the mailbox: the sender writes it before mailbox_post(), and the lcore reads it between
- * mailbox_take() and mailbox_answer(). One thread at a time may send.
+ * Mailbox for commands from a thread to a polling lcore, one at a time. The command itself is
+ * stored outside the mailbox: the sender writes it before mailbox_post(), and the lcore reads it
+ * between mailbox_take() and mailbox_answer(). One thread at a time may send.
  */
 #ifndef MAILBOX_H
 #define MAILBOX_H

@@ -236,7 +236,7 @@ report_run(void *arg)
 	report_summary(s->run, &status, f);
 	if (fclose(f) != 0)
 		return;
-	/* that of an earlier run waits only if nobody reads standard output */
+	/* the summary of an earlier run waits only if standard output is not read */
 	free(s->summary);
 	s->rest = s->summary = text;
 }
@@ -369,7 +369,7 @@ receive(struct service *s)
 	if (!s->settings->service)
 		report_summary(s->run, &status, stdout);
 	else
-		print_summary(s); /* of a run that was given up */
+		print_summary(s); /* of a run that was abandoned */
 	if (status.failed_runs != 0 && s->settings->service)
 		LOG(ERR, "%" PRIu64 " of %" PRIu64 " runs failed, see above\n", status.failed_runs,
 			status.runs);

@@ -734,7 +734,7 @@ pipeline_destroy(struct pipeline *p)
 	pedestal_destroy(p->pedestal);
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		p->ports[i].dev = NULL;
-	/* gangs may read rings of messages, and slots that are given back refer to them */
+	/* gangs may read rings of messages, and returned slots refer to them */
 	if (p->gk_started)
 		stop_gangs(p);
 	reclaim(p);

@@ -59,7 +59,7 @@ struct pipeline {
 	double *radial_centres;	   /**< of the bins of radial profiles; NULL: none are made */
 	struct gk_peak_panel *panels;
 	uint8_t *outputs; /**< output slots; a device address if results are in device memory */
-	uint8_t *staging; /**< with device memory: buffer for data on its way to files */
+	uint8_t *staging; /**< with device memory: buffer for data that is copied to files */
 	struct frame_table *table;
 	struct rx_streams *streams;
 	struct rx_messages *messages; /**< RoCE streams; NULL: UDP */

@@ -152,9 +152,9 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 }
 
 /**
- * Print what was received per second of the run. Only placed packets count: others may have come
- * before or after this time. Bytes are not counted by outcome; the detector's packets are equally
- * long.
+ * Print the frames, packets and bytes that were received per second of the run. Only placed packets
+ * count: others may have arrived before or after this time. Bytes are not counted by outcome; the
+ * detector's packets are equally long.
  */
 static void
 print_rate(const struct run_status *status, FILE *out)
@@ -244,7 +244,7 @@ print_batches(struct run *run, const struct run_writer *writer, int table, FILE 
 	const uint64_t held = writer->stats.held_batches[table];
 	const uint64_t spilled = writer->stats.spilled_batches[table];
 
-	/* a table without rows has nothing anywhere */
+	/* a table without rows has no batches at any place */
 	if (writer->stats.table[table].batches > 0 ||
 		held + spilled + writer->stats.table[table].unwritten == 0)
 		fprintf(out, "  %s\n", run_last_path(run, table));
@@ -282,7 +282,7 @@ print_maps(const struct run *run, const struct run_status *status, FILE *out)
 	}
 }
 
-/** Print the files beside those of the tables: coefficient maps, and the preview. */
+/** Print the files other than those of the tables: coefficient maps, and the preview. */
 static void
 print_extras(const struct run_status *status, FILE *out)
 {

@@ -71,7 +71,7 @@ struct run {
 	char first_paths[ARROW_TABLES][PATH_MAX]; /**< of the current run or the last one */
 	struct run_watch watch;			  /**< checks on the data that the run receives */
 	struct run_notes notes;			  /**< ... and on its counters */
-	struct run_end end;			  /**< is the detector past the last frame? */
+	struct run_end end;			  /**< detector past the last frame */
 	uint64_t stream_ends;			  /**< count_stream_ends() when the run began */
 	bool streams_ended;			  /**< ... and that has ended the run */
 	bool timed_out;				  /**< [run] idle_timeout_ms ended the run */
@@ -930,9 +930,9 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 }
 
 /**
- * For how long has no packet arrived, in TSC cycles? Time in which an RX role did not poll does not
- * count, because packets may have arrived meanwhile: before the lcores run, while the process is
- * stopped (SIGSTOP), or while the CPU has other work.
+ * Return for how long no packet has arrived, in TSC cycles. Time in which an RX role did not poll
+ * does not count, because packets may have arrived meanwhile: before the lcores run, while the
+ * process is stopped (SIGSTOP), or while the CPU has other work.
  */
 static uint64_t
 idle_time(const struct run *r)
@@ -1059,7 +1059,10 @@ run_tick(struct run *r)
 		run_ledger_keep(&r->ledger, r->writer, true);
 	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder) &&
 		run_ledger_settle(&r->ledger)) {
-		/* that a command was refused because the run was stopping is no longer true */
+		/*
+		 * the message that a command was refused because the run was stopping is no longer
+		 * true
+		 */
 		r->message[0] = '\0';
 		finish(r, false);
 	}

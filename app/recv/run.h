@@ -95,7 +95,7 @@ void run_destroy(struct run *r);
 
 /**
  * Have `report` called at the end of each run that has begun. Until it returns, no command of a
- * client is executed, so the status stays that of the run. It may call the functions below.
+ * client is executed, so that the status remains that of the run. It may call the functions below.
  */
 void run_on_end(struct run *r, void (*report)(void *arg), void *arg);
 

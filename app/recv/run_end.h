@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Finds out that the detector is past the last frame of a run, so that the run's other frames will
- * not come: it never sent them to this receiver, or they were lost.
+ * Detects that the detector is past the last frame of a run, so that the run's missing frames will
+ * not arrive: the detector never sent them to this receiver, or they were lost.
  *
  * The service thread calls these functions while it holds the run's lock.
  */
@@ -32,7 +32,7 @@ struct run_end {
 void run_end_begin(struct run_end *e, const struct pipeline *p);
 
 /**
- * Look at the counters of the RX roles.
+ * Check the counters of the RX roles.
  * @return true if the run should end: since the last packet was placed, for [frames]
  *   stream_timeout_ms, at least half of the streams have sent packets after the run's last frame,
  *   and fewer have sent others

@@ -195,10 +195,10 @@ run_notes_frames(
 	const uint64_t next = stats->first_frame + frames * stride;
 	char *text = n->text[RUN_NOTE_FRAMES], which[80];
 
-	/* that no frame came is reported in another way */
+	/* a run without any frame is reported in another way */
 	if (frames == 0 || frames >= run->nb_frames)
 		return;
-	/* the numbers say nothing if the detector restarted in between */
+	/* the numbers show nothing if the detector restarted meanwhile */
 	if (stats->last_frame + stride == next && frames + 1 == run->nb_frames)
 		snprintf(which, sizeof(which), "frame %" PRIu64, next);
 	else if (stats->last_frame + stride == next)

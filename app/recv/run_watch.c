@@ -313,7 +313,7 @@ are_too_many(const struct run_watch *w, const struct run_packets *p)
 	/* One packet is enough if none was placed and the packets are not other hosts' traffic. */
 	if (p->placed == 0 && rejects_commonest(&w->rejects) > REJECT_UDP)
 		return p->rejected > 0;
-	/* a stream that should not send is a mistake even among many others */
+	/* a stream that must not send is a mistake even among many others */
 	if (rejects_commonest(&w->rejects) == REJECT_ABSENT)
 		return p->rejected >= REJECTED_MIN;
 	return is_share(p->rejected, p->packets, REJECTED_MIN);
@@ -419,7 +419,7 @@ check_ports(struct run_watch *w, const struct builder_stats *stats, const struct
 		near += p.near[i];
 	if (w->near_at == 0 && near > 0)
 		w->near_at = rte_rdtsc();
-	/* check_recent_rejects() says more about many: from which frame on they came */
+	/* if they are many, check_recent_rejects() also reports the first frame with them */
 	if (near < REJECTED_MIN || p.placed == 0 ||
 		(!now && (known || rte_rdtsc() - w->near_at < 2 * rte_get_tsc_hz())))
 		return;
@@ -645,7 +645,10 @@ check_positions(struct run_watch *w, const struct run_packets *total, bool now)
 		all.packets, why);
 }
 
-/** Compare the columns of the geometry, which was made before packets came, with the announced. */
+/**
+ * Compare the columns of the geometry, which was made before packets arrived, with those that
+ * packets announce.
+ */
 static void
 check_column(struct run_watch *w)
 {
@@ -699,7 +702,7 @@ explain_silence(const struct run_watch *w, const struct builder_stats *stats, ui
 	if (drop->packets > w->from.drop[s].packets && drop->progress == total->progress[s] &&
 		drop->in_row >= DROPPED_MIN) {
 		run_drops_explain_stream(drop, &view, text, size);
-		/* the settings and the learnt source tell more */
+		/* the settings and the learnt source give the reason */
 		if (drop->cause == RX_FOREIGN && source.nb_rejected > w->stream[s].foreign) {
 			n = snprintf(text, size, "are dropped as foreign; the last one, from ");
 			source_explain_rejected(

@@ -112,7 +112,7 @@ read_address(struct config *c, const char *key, const char *fallback)
 	return ntohl(address.s_addr);
 }
 
-/** Read how the streams of a detector are joined that sends to several receivers. */
+/** Read how the receiver joins the streams of a detector that sends to several receivers. */
 static void
 read_multicast(struct ingest_settings *i, struct config *c)
 {

@@ -80,8 +80,10 @@ struct port_settings {
 	enum payload_pool payload;
 	uint32_t descriptors; /**< descriptors of an RX queue */
 	uint32_t mtu;
-	/** RoCE: what rdma_dev_open() needs beside the port, from `device = roce:port=...,...`; or
-	 * the name of an adapter */
+	/**
+	 * RoCE: the keys of rdma_dev_open() other than the port, from `device = roce:port=...,...`;
+	 * or the name of an adapter
+	 */
 	char rdma[SETTINGS_RDMA_LEN];
 	bool adapter; /**< `device = verbs:...`: there is no ethdev */
 };
@@ -182,7 +184,7 @@ struct settings {
 	uint64_t roll_frames; /**< limits of a file set; then a new one begins. 0: no limit */
 	uint64_t roll_bytes;
 	uint64_t roll_ms;
-	bool store_calibration;	  /**< write the coefficient maps beside the files */
+	bool store_calibration;	  /**< write the coefficient maps with the files */
 	bool nexus;		  /**< main.c starts eal/nexus.h for the files */
 	uint32_t frames_interval; /**< frame numbers in a record batch of `frames` */
 	uint32_t images_interval;

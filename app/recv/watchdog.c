@@ -73,7 +73,10 @@ watch(void *arg)
 {
 	struct watchdog *w = arg;
 	const uint64_t demanded = service_manager_interval_us();
-	/* half of what is demanded: an lcore that is late at one check is not at the next one */
+	/*
+	 * half of the required interval: an lcore that is late at one check is not late at the next
+	 * one
+	 */
 	const uint64_t interval = demanded != 0 ? RTE_MIN(demanded / 2, LONG_US) : LONG_US;
 
 	while (pause_us(w, START_US))

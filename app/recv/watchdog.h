@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Tells the service manager that the lcores poll: once when all of them have begun, and then as
- * often as its watchdog demands. An lcore that no longer returns from a poll is thus detected, and
- * the service manager restarts the receiver, which adopts the journal.
+ * Notifies the service manager that the lcores poll: once when all of them have begun, and then at
+ * the interval that its watchdog requires. If an lcore no longer returns from a poll, the
+ * notifications stop, and the service manager restarts the receiver, which adopts the journal.
  *
  * A thread of its own does this. The service thread may wait for a file system while a client's
  * command arms a run; and the thread that sends messages waits while the service manager is busy.
@@ -19,7 +19,7 @@ struct watchdog;
 /**
  * Start the thread, if a service manager waits for messages.
  * @param cpus  CPUs of the thread
- * @return NULL: nobody waits, or the thread could not be started (logged)
+ * @return NULL: no service manager waits, or the thread could not be started (logged)
  */
 struct watchdog *watchdog_start(const struct lcores *lcores, const cpu_set_t *cpus);
 

@@ -131,7 +131,7 @@ find_news(struct stream *s)
 	return false;
 }
 
-/** MHD's callback: copy what is to be sent, or suspend the connection. */
+/** MHD's callback: copy the data to be sent, or suspend the connection. */
 static ssize_t
 read_stream(void *arg, uint64_t position, char *to, size_t size)
 {

@@ -22,7 +22,7 @@
 #define NPY_HEAD   128
 #define RING_APART 100 /* least difference of radii, pixels: as in panels.c */
 
-/** Rows that are read at once, so that a mean needs little memory beside its result. */
+/** Rows that are read at once, so that a mean needs little memory in addition to its result. */
 #define CHUNK_PIXELS (1u << 17)
 
 /** Write NumPy's head: magic, version 1.0, length, and a dict that ends with a newline. */

@@ -860,8 +860,8 @@ count_single(void *arg, enum MHD_ValueKind kind, const char *name, const char *v
 }
 
 /**
- * A proxy may take another one of two names or lengths than this server (RFC 9112, 3.2 and 6.3):
- * what it takes for a body would then be another request here.
+ * Of two names or lengths, a proxy may use another one than this server (RFC 9112, 3.2 and 6.3):
+ * the body that the proxy sees would then be another request here.
  */
 static bool
 is_ambiguous(struct MHD_Connection *connection)

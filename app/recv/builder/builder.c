@@ -1075,7 +1075,7 @@ count_latency(struct builder *b, uint64_t histogram[], uint64_t since)
 }
 
 /**
- * A gang has read a frame whose packets are in memory: take out the packets that it has not found
+ * A gang has read a frame whose packets are in memory: remove the packets that it has not found
  * there.
  * @return false: too few packets are left to keep the frame
  */

@@ -60,8 +60,10 @@ struct builder_stats {
 	uint64_t incomplete_kept;	   /**< kept frames with missing packets */
 	/** missing packets of frames that were neither lost nor refused as a whole */
 	uint64_t missing_packets;
-	/** packets of placed events that gangs did not find in memory, and those that their sender
-	 * overwrote while gangs read them; both are missing */
+	/**
+	 * packets of placed events that gangs did not find in memory, and packets that their sender
+	 * overwrote while gangs read them; both count as missing
+	 */
 	uint64_t not_found;
 	uint64_t overrun;
 	uint64_t timeouts; /**< frames closed by timeout */

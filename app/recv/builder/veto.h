@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What the builder does with a run's frames: which it keeps, and which are dark.
+ * How the builder treats a run's frames: which frames it keeps, and which frames are dark.
  */
 #ifndef BUILDER_VETO_H
 #define BUILDER_VETO_H

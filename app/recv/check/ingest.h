@@ -16,7 +16,7 @@ struct settings;
 /** Check that fixed queue pair numbers are in the device's table. */
 void check_queue_pairs(struct check *c, const struct settings *s);
 
-/** Check that the card can be written, or that a detector can get what it needs without it. */
+/** Check that the card can be written, or that a detector can connect without it. */
 void check_card(struct check *c, const struct settings *s);
 
 /** Check that the host has memory for the rings, and huge pages in addition to those of EAL. */

@@ -69,7 +69,7 @@ frame_head_begun(const struct frame_table *ft)
 		highest = RTE_MAX(highest, frame_stream_begun(ft, s));
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
 		highest = RTE_MAX(highest, __atomic_load_n(&ft->rx[i].waits_for, __ATOMIC_ACQUIRE));
-	/* most streams are behind a gap: what is before it has passed */
+	/* most streams are behind a gap: the frames before the gap have passed */
 	return highest > b->next_close || b->gap_to > b->next_close + 1;
 }
 

@@ -473,7 +473,10 @@ log_absence(struct frame_table *ft, uint64_t now)
 	}
 }
 
-/** For how long has a stream sent nothing? Only time in which its RX role has listened counts. */
+/**
+ * Return for how long a stream has sent nothing. Only time in which its RX role has listened
+ * counts.
+ */
 static uint64_t
 silence(const struct frame_table *ft, uint32_t stream)
 {
@@ -589,8 +592,8 @@ collect(struct frame_table *ft, bool lone)
 
 /**
  * Largest group of requests whose positions are at most `slots` above the lowest of them.
- * @param ahead  requests ahead of the window that support each lower one, too, because the window
- *               passes that on its way
+ * @param ahead  requests ahead of the window that also support each lower request, because the
+ *               window passes the lower position first
  */
 static uint64_t
 largest_group(const struct frame_table *ft, uint64_t ahead, uint64_t *lowest)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * RX lcore's part of the frame table beside the fast path: packets whose frame is not open, window
- * moves, and mbufs of finished frames.
+ * RX lcore's part of the frame table, except for the fast path: packets whose frame is not open,
+ * window moves, and mbufs of finished frames.
  */
 
 #include <string.h>
@@ -33,7 +33,7 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 		frx->leap[s] = 0;
 		/* requests from now on are not from before a silence, see forget_after_silence() */
 		frx->silences[s] = __atomic_load_n(&ft->builder->silences[s], __ATOMIC_RELAXED);
-		/* after a restart the same numbers may come again, and in the same slots */
+		/* after a restart the same numbers may arrive again, and in the same slots */
 		for (uint32_t slot = 0; slot < ft->config.slots; slot++)
 			__atomic_store_n(
 				&frame_table_stream(ft, slot, s)->tag, 0, __ATOMIC_RELAXED);
@@ -76,8 +76,9 @@ frame_rx_is_due(const struct frame_table *ft, uint64_t frame)
 }
 
 /**
- * After a move: does a packet continue the numbers that its stream had in the old window? Not if
- * it has sent a lower number since, nor once no packets of the old window are expected.
+ * After a move: return true if a packet continues the numbers that its stream had in the old
+ * window. It does not if the stream has sent a lower number since, or once no packets of the old
+ * window are expected.
  */
 static bool
 is_of_old_window(
@@ -222,9 +223,9 @@ free_mbufs(struct rte_mbuf **m, uint32_t n)
 }
 
 /**
- * Give tiles in memory back: their trailers no longer have a frame's number. If a restarted
- * detector sends the same number again and a tile of it is lost, the old pixels do not pass for
- * it. A tile that its sender has overwritten meanwhile belongs to a later frame.
+ * Return tiles in memory: clear the frame number in their trailers. If a restarted detector sends
+ * the same number again and a tile of that frame is lost, the old pixels are then not taken for it.
+ * A tile that its sender has overwritten meanwhile belongs to a later frame.
  */
 static void
 clear_trailers(struct frame_table *ft, uint32_t slot, uint32_t tile, uint32_t n, uint64_t number)

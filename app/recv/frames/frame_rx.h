@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The RX lcores' part of the frame table: placing packets, and what happens to a packet whose frame
- * is not open. frame_table.h describes the table. Only the lcore of an RX role calls the functions
- * for that role.
+ * The RX lcores' part of the frame table: placing packets, and handling packets whose frame is not
+ * open. frame_table.h describes the table. Only the lcore of an RX role calls the functions for
+ * that role.
  */
 #ifndef FRAME_RX_H
 #define FRAME_RX_H
@@ -216,8 +216,8 @@ bool frame_rx_advance(
 	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
- * Packets of a frame have come that an event will place. If the run is stopped before, the frame
- * belongs to it. The caller trusts the number. @param frame  detector's number
+ * Packets of a frame have arrived that an event will place. If the run is stopped before that
+ * event, the frame belongs to the run. The caller trusts the number. @param frame  detector's number
  */
 void frame_rx_begin(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
@@ -303,7 +303,7 @@ frame_rx_none_waits(struct frame_rx *frx)
 /** Return true if a frame is in the window, or may be soon. */
 bool frame_rx_is_near(const struct frame_table *ft, uint64_t frame);
 
-/** What to do with a held packet: see frame_rx_retry(). */
+/** Decision about a held packet: see frame_rx_retry(). */
 enum frame_retry {
 	FRAME_RETRY_HOLD,  /**< nothing has changed: continue to hold it */
 	FRAME_RETRY_PLACE, /**< its frame is near the window: place it like any other packet */
@@ -338,7 +338,7 @@ enum frame_placement frame_rx_drop(
 	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
- * Take a stream's packets out of the frames that are still open, because they were not the
+ * Remove a stream's packets from the frames that are still open, because they were not the
  * detector's. A frame that this RX role has completed keeps them: the builder may be closing it.
  * @return mbufs that were freed
  */

@@ -282,7 +282,7 @@ uint64_t frame_table_late_frames(const struct frame_table *ft);
 uint64_t frame_table_last_number(const struct frame_table *ft, uint32_t stream);
 
 /**
- * Gangs have found that packets of a frame with trailers are missing: take them out of the slot.
+ * Gangs have found that packets of a frame with trailers are missing: remove them from the slot.
  * @param map     bit t % 64 of word t / 64: tile t is missing
  * @param closed  in: as frame_table_close() has returned it; out: `packets` and `missing` without
  *                these

@@ -2,7 +2,7 @@
 /**
  * @file
  * Slots of a stream's ring in memory that are in use: from the event of a frame until its tiles are
- * given back. Only the lcore of the stream's RX role calls the functions.
+ * returned. Only the lcore of the stream's RX role calls the functions.
  */
 #ifndef FRAME_USE_H
 #define FRAME_USE_H
@@ -34,7 +34,7 @@ frame_use_is_placed(const struct frame_use *u, uint64_t frame)
 	return u->slot[frame & u->mask] == ((frame + 1) | FRAME_USE_PLACED);
 }
 
-/** The event of a frame was taken. A frame that is lapped by it is forgotten. */
+/** The event of a frame was taken. An older frame in the same slot is overwritten. */
 static inline void
 frame_use_take(struct frame_use *u, uint64_t frame)
 {

@@ -310,11 +310,12 @@ any_waits(const struct frame_table *ft)
 }
 
 /**
- * The detector was restarted: may the open frames be closed now? No while packets wait for frames
- * before the restart, unless packets after it are dropped; and not while other streams may complete
- * the open frames and there is room to hold new packets; both up to a time limit. It is longer
- * while packets wait and gangs have slots, because they will return them. If all streams were
- * restarted, it also begins again with each frame that is opened, closed or returned.
+ * The detector was restarted: return true if the open frames may be closed now. They may not while
+ * packets wait for frames before the restart, unless packets after it are dropped, and not while
+ * other streams may complete the open frames and there is room to hold new packets. Both rules
+ * apply up to a time limit. The limit is longer while packets wait and gangs have slots, because
+ * gangs will return them. If all streams were restarted, the time limit also begins again with each
+ * frame that is opened, closed or returned.
  *
  * An RX role publishes at the end of a poll that packets wait, but a request in the middle of it.
  * If it does not run in between, packets before the request may wait unseen. So no frame is closed
@@ -325,7 +326,7 @@ may_leave(struct frame_table *ft, uint64_t group)
 {
 	struct frame_builder *b = ft->builder;
 	const uint64_t steps = b->next_close + b->next_open + b->recycled_end;
-	/* if streams continue in the old window, there is no end of packets that wait for it */
+	/* if streams continue in the old window, packets for it keep arriving */
 	const bool all = frame_resync_is_unanimous(ft, group);
 	uint64_t limit = ft->config.stall_cycles / LEAVE_PART;
 	bool waits;

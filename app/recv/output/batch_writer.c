@@ -235,7 +235,7 @@ take(struct batch_writer *w, const struct frame_record *from, struct compress_jo
 	if (kept)
 		count(&s->kept, 1);
 	if (w->run != NULL && run_files_wants_roll(w->run, record->frame)) {
-		/* the next set begins where all batches end anyway */
+		/* the next set begins where all batches end in any case */
 		batch_builder_flush(w->builder);
 		run_files_roll(w->run);
 	}

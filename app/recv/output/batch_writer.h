@@ -93,7 +93,7 @@ struct batch_writer_config {
 	uint32_t retry_ms; /**< see struct run_files_config; 0: the defaults */
 	uint32_t retry_max_ms;
 	uint64_t resume_bytes;
-	const struct arrow_plane *planes; /**< coefficient maps to write beside the files */
+	const struct arrow_plane *planes; /**< coefficient maps to write with the files */
 	unsigned int nb_planes;		  /**< 0: none. Only batch_writer_create reads them */
 	/**
 	 * Called for every kept record with its output (slot or staging) before both are returned.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Writes the coefficient maps of a run to RUN_calibration.bin, beside its files.
+ * Writes the coefficient maps of a run to RUN_calibration.bin, in the directory of its files.
  *
  * The file begins with text lines, padded with zeros to a multiple of ARROW_BLOCK. The planes
  * follow, unchanged: float32, little-endian, each at a multiple of ARROW_BLOCK:

@@ -485,7 +485,7 @@ live_check(const char *path)
 	return n == sizeof(magic) && memcmp(magic, LIVE_FILE_MAGIC, n) == 0 ? 0 : -EEXIST;
 }
 
-/** Set all that does not change while the file exists. */
+/** Set the members that do not change while the file exists. */
 static void
 lay_out(const struct live *l, const char *text, struct live_file_head *h)
 {
@@ -589,7 +589,7 @@ start_thread(struct live *l)
 	return 0;
 }
 
-/** Discard what the file has of the previous run. */
+/** Discard the contents of the previous run. */
 static void
 reset(struct live *l, const struct live_run *run)
 {
@@ -624,7 +624,7 @@ reset(struct live *l, const struct live_run *run)
 	l->state = LIVE_WANTED;
 }
 
-/** Keep the file of the run before, or create another one. */
+/** Keep the file of the previous run, or create another one. */
 static int
 prepare(struct live *l, const struct live_run *run)
 {

@@ -484,7 +484,7 @@ run_files_wants_roll(struct run_files *r, uint64_t frame)
 		if (r->table[i].file == NULL && now >= r->table[i].backoff.retry_at)
 			return true;
 	}
-	/* short acquisitions that number from the same frame never come to a multiple of `sets` */
+	/* short acquisitions that number from the same frame never reach a multiple of `sets` */
 	r->by_frames |= sets > 0 &&
 		(r->begin / sets != last / sets || (restarts && frames >= r->config.roll_frames));
 	return (r->by_frames || set_is_full(r, now)) && now >= r->retry_at;

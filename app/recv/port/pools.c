@@ -25,7 +25,7 @@ port_demand_of(const struct settings *s)
 	const uint32_t parts = s->detector.parts;
 	const uint32_t mbufs = s->ingest.transport == INGEST_UDP ? 1 : parts + 1;
 
-	/* what a device writes into memory stays in no mbuf */
+	/* data that a device writes into memory stays in no mbuf */
 	if (settings_in_memory(s))
 		return (struct port_demand){.nb_rx = s->rx_lcores, .packet_mbufs = 1};
 	return (struct port_demand){

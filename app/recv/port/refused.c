@@ -17,7 +17,7 @@
 static const struct {
 	const char *name;
 	enum port_drop drop;
-	/** What is wrong with the packets; NULL: nothing is wrong with the sender. */
+	/** Fault of the packets; NULL: the sender has made no mistake. */
 	const char *found;
 	const char *check;
 } counters[] = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Packets that a software RoCE device has dropped, by its counters: which column of the ledger they
- * belong to, and what to check if no packet of a run is usable.
+ * Packets that a software RoCE device has dropped, by its counters: the column of the ledger in
+ * which they count, and the remedy if no packet of a run is usable.
  */
 #ifndef PORT_REFUSED_H
 #define PORT_REFUSED_H

@@ -45,8 +45,8 @@ bool port_rule_init_roce(struct port_rule *r, uint16_t queue, const struct sourc
 
 /**
  * Create the rules of a port that is started, and has a queue for each RX role. If a RoCE port
- * cannot tell its streams apart, RSS over addresses and UDP ports is tried, unless `[port N]
- * steering` is `flow`: RX roles hand packets to each other then, and only fewer of them.
+ * cannot distinguish its streams, RSS over addresses and UDP ports is tried, unless `[port N]
+ * steering` is `flow`. RX roles then hand packets to each other, but fewer than without RSS.
  * @param owner  RX role of each stream
  * @return 0; -ENOTSUP: there are no rules, with the reason
  */

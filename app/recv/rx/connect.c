@@ -2,7 +2,7 @@
 /*
  * Connection requests of RoCE detectors, through the CM. A request names the stream. The stream's
  * queue pair is accepted, and the answer has its part of the card. When a connection ends, or its
- * detector connects again, the stream gets a new queue pair: packets of before then land nowhere.
+ * detector connects again, the stream gets a new queue pair: earlier packets are then not accepted.
  */
 
 #include <arpa/inet.h>

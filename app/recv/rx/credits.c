@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which slots of a stream's ring are free, and the RDMA WRITE that says so. */
+/* Determines which slots of a stream's ring are free, and reports them by RDMA WRITE. */
 
 #include <rte_byteorder.h>
 #include <rte_common.h>
@@ -11,7 +11,7 @@
 
 /** A lost credit delays the detector by this time. */
 #define AGAIN_MS 5
-/** Frames that are looked at in a call: a ring may have 65,536 slots. */
+/** Frames that are checked in a call: a ring may have 65,536 slots. */
 #define STEPS 64
 
 void

@@ -2,8 +2,9 @@
 /**
  * @file
  * The credit of a RoCE stream in memory: tells its detector which slots of the ring are free
- * (ingest/card.h). The RX role of the stream knows it: it takes the events, and gives the tiles
- * back. It writes the credit by RDMA WRITE on the stream's queue pair, and never waits.
+ * (ingest/card.h). The RX role of the stream computes it, because this role takes the events and
+ * returns the tiles. It writes the credit by RDMA WRITE on the stream's queue pair, and never
+ * waits.
  */
 #ifndef RX_CREDITS_H
 #define RX_CREDITS_H

@@ -38,7 +38,7 @@ struct role_place {
 struct role {
 	enum role_kind kind;
 	char name[24];
-	int (*poll)(void *arg); /**< returns non-zero if it did anything; must not block */
+	int (*poll)(void *arg); /**< returns non-zero if it did any work; must not block */
 	void *arg;
 	uint64_t busy_cycles; /**< TSC cycles of polls that did anything; written by its lcore */
 };

@@ -181,7 +181,7 @@ name_address(struct rdma_dev *dev, char text[RDMA_ADDRESS_LEN])
 	rdma_address_text((const struct sockaddr *)&info.addr, text);
 }
 
-/** Assign a stream to its device and poll group, and enter what is known of it in the card. */
+/** Assign a stream to its device and poll group, and enter its known values in the card. */
 static int
 assign_stream(struct rx_messages *m, const struct port *port, uint32_t device, uint32_t stream,
 	uint8_t owner)

@@ -83,7 +83,7 @@ rx_message_at(const struct rx_messages *m, uint32_t stream, uint64_t frame, uint
 void rx_messages_name_device(const struct port_settings *port, uint16_t id, uint32_t mtu,
 	uint32_t queues, bool replay, char name[]);
 
-/** Fill in what is the same for all streams of the card. */
+/** Fill in the values of the card that all streams share. */
 void rx_messages_describe(struct ingest_card *card, const struct settings *s);
 
 /**

@@ -98,7 +98,10 @@ poll_stream(struct rx *rx, struct stream *st, struct event_burst *b)
 {
 	uint32_t n = 0;
 
-	/* without packets to take, this call repairs, and tells the sender what has arrived */
+	/*
+	 * without packets to take, this call repairs, and reports to the sender which packets have
+	 * arrived
+	 */
 	if (st->nb == 0)
 		st->nb = rdma_stream_receive(st->receiver, st->packets, TAKEN);
 	else
@@ -214,7 +217,7 @@ leave_stream(struct rx *rx, struct stream *st)
 		release(st);
 	st->nb = rdma_stream_receive(st->receiver, st->packets, TAKEN);
 	rdma_stream_receiver_info_get(st->receiver, &info);
-	/* a sender that does not answer finds out by itself */
+	/* a sender that does not reply detects this by its time-out */
 	st->left = info.state == RDMA_STREAM_LEFT || info.state == RDMA_STREAM_FAILED ||
 		rte_rdtsc() > st->leave_until;
 	if (st->left && st->nb > 0)
@@ -252,8 +255,8 @@ place_frame(struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rte
 }
 
 /**
- * An event is dropped: its frame's pixels are not used. That is also true of a duplicate: its slot
- * was free when it began, so that the pixels of the first one had been given back.
+ * An event is dropped: its frame's pixels are not used. This also applies to a duplicate: its slot
+ * was free when it began, so the pixels of the first frame had been returned.
  */
 static void
 forget_frame(struct rx *rx, const struct rx_packet *p, enum rx_counter cause)
@@ -334,7 +337,7 @@ rx_multicast_create(struct rx_messages *m)
 	return NULL;
 }
 
-/** Poll what the destruction of receivers waits for. */
+/** Poll the devices that the destruction of receivers waits for. */
 static void
 poll_devices(const struct rx_messages *m)
 {
@@ -365,7 +368,7 @@ rx_multicast_destroy(struct rx_multicast *mc)
 }
 
 /**
- * Count when the last stream ends. A failed stream is over for good. Streams may have ended a
+ * Count when the last stream ends. A failed stream has ended permanently. Streams may have ended a
  * different number of times.
  */
 static void

@@ -42,7 +42,7 @@ struct rx_multicast *rx_multicast_create(struct rx_messages *m);
 void rx_multicast_destroy(struct rx_multicast *mc);
 
 /**
- * Connect, and log what has changed. Polled by the lcore of ROLE_CONNECT.
+ * Connect, and log changes. Polled by the lcore of ROLE_CONNECT.
  * @return non-zero if there was anything to do
  */
 int rx_multicast_control(struct rx_multicast *mc);

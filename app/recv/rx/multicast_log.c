@@ -22,8 +22,10 @@ RTE_LOG_REGISTER(multicast_log_logtype, braggline.ingest, NOTICE);
 
 #define LOG_S  60 /* a warning about a stream is logged once in this time */
 #define WAIT_S 5  /* a sender that has not admitted this member for this time is logged */
-/* A group of which nothing comes for this time, while so many packets are READ, does not reach us.
- * Losses of a burst are READ within milliseconds. */
+/*
+ * If no packet of a group arrives for this time, while this number of packets is READ, the group
+ * does not reach this host. Losses of a burst are READ within milliseconds.
+ */
 #define DEAF_MS	   2000
 #define DEAF_READS 64
 
@@ -124,7 +126,7 @@ log_group(struct multicast_stream_log *log, const struct rx_messages *m, uint32_
 	const struct rdma_stream_receiver_info *info, uint64_t now)
 {
 	const rte_be32_t address = htonl(m->settings->ingest.group + stream);
-	/* one that is behind gets packets of the group that are of no use to it */
+	/* a member that is behind gets packets of the group that it cannot use */
 	const uint64_t came = info->received + info->duplicate + info->stale;
 	const uint64_t reads = info->repaired - log->group.repaired;
 	const bool more = info->repaired != log->group.seen;

@@ -46,7 +46,7 @@ extern const char *const multicast_state_names[];
 /** Begin a round over all streams. */
 void multicast_log_begin(struct multicast_log *log);
 
-/** Log what has changed of a stream. @param refused  fragments, by enum rx_fragment_cause */
+/** Log changes of a stream's state. @param refused  fragments, by enum rx_fragment_cause */
 void multicast_log_stream(struct multicast_log *log, const struct rx_messages *m, uint32_t stream,
 	const struct rdma_stream_receiver_info *info, const uint64_t *refused, uint64_t now);
 

@@ -144,7 +144,7 @@ end_frame(struct rx *rx, struct open_frames *of, struct open_frame *o, struct ev
 	counter_add(&rx->counters[RX_BYTES], (uint64_t)o->tiles * ingest_message_bytes(&m->card));
 	p = &b->packets[b->n];
 	*p = (struct rx_packet){.stream = of->stream, .frame = o->frame, .packet = o->first};
-	/* the slot is not written again before it is given back */
+	/* the slot is not written again before it is returned */
 	p->header = (const uint8_t *)trailer_at(m, of->stream, o->frame, o->first);
 	b->header[b->n++] = p->header;
 	of->last = o->frame + 1;
@@ -198,8 +198,8 @@ is_joined(const struct rdma_stream_receiver *receiver)
 }
 
 /**
- * The run is being stopped: end its frames in time, so that they are closed with what has come. The
- * tiles and events of a sender that goes on do not delay them.
+ * The run is being stopped: end its frames in time, so that they are closed with the tiles that
+ * have arrived. Tiles and events that a sender continues to send do not delay them.
  */
 static void
 end_last(struct rx *rx, struct open_frames *of, struct event_burst *b)
@@ -306,7 +306,10 @@ open_frames_event(struct rx *rx, struct open_frames *of, uint64_t frame, struct 
 	end_ready(rx, of, b);
 }
 
-/** An open frame is in the slot of another one. Is it a stray one, and that is not? */
+/**
+ * An open frame is in the slot of another one. Return true if the open frame is a stray one, and
+ * the other one is not.
+ */
 static bool
 yields(struct open_frames *of, uint64_t number, uint64_t frame)
 {

@@ -10,9 +10,9 @@
  * The frame remains open until the events of `skew` later frames have come, or until no tile of it
  * has come for a part of stream_timeout_ms and its event has come or the sender is gone. Meanwhile
  * it delays the events of later frames: a stream's events are in the order of its frames. If the
- * run is stopped, its open frames end after the same time, whatever comes of them. A frame of which
- * another stream's event was made ends before the builder closes it by time. The tiles that have
- * come then count, whether or not the sender of this stream is gone.
+ * run is stopped, its open frames end after the same time, whether or not more tiles arrive. A
+ * frame of which another stream's event was made ends before the builder closes it by time. The
+ * tiles that have come then count, whether or not the sender of this stream is gone.
  *
  * Only the RX role that owns the stream calls these functions.
  */
@@ -106,7 +106,7 @@ void open_frames_end_old(struct rx *rx, struct open_frames *of,
 /** No more packets come: end all frames. */
 void open_frames_end_all(struct rx *rx, struct open_frames *of, struct event_burst *b);
 
-/** The sender was started again: its frame numbers need not continue those of before. */
+/** The sender was started again: its frame numbers need not continue the earlier ones. */
 void open_frames_restart(struct rx *rx, struct open_frames *of, struct event_burst *b);
 
 /** The RX role stops: drop all frames. */

@@ -104,7 +104,7 @@ read_messages(struct rx *rx, uint32_t source, const struct rdma_roce_message *me
 	}
 	if (likely(valid > 0))
 		rx->detector->ops->parse(header, parsed, valid);
-	/* an RDMA WRITE to the address of another packet is no packet of this one */
+	/* an RDMA WRITE to the address of another packet is not this packet */
 	for (uint32_t i = 0; i < valid && card->transport == INGEST_WRITE; i++)
 		if (unlikely(address[i] !=
 			    ingest_address(card, out[i].stream, parsed[i].frame, parsed[i].packet)))

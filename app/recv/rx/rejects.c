@@ -397,7 +397,7 @@ explain_number(const struct reject_view *v, char *text, size_t size)
 		(d->expect_from[v->stream] == from && d->expect_to[v->stream] == to)) {
 		range(v->lowest - 1, v->highest - 1, found, sizeof(found));
 		range(from, to - 1, expected, sizeof(expected));
-	} else { /* the range of all streams says nothing, because each expects another one */
+	} else { /* without the range of all streams: each stream expects another one */
 		range(v->stream_lowest - 1, v->stream_highest - 1, found, sizeof(found));
 		used = strlen(found);
 		snprintf(found + used, sizeof(found) - used, " in stream %u", v->stream);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Explains packets that could not be used, and names the setting that would change that.
+ * Explains why packets could not be used, and names the setting that would make them usable.
  *
  * Samples of these packets (rx.h) are sorted by kind of mistake. A sentence about the most frequent
  * kind gives the addresses, ports and lengths, the expected values, and the remedy. Only one thread

@@ -31,7 +31,7 @@ RTE_LOG_REGISTER(ring_logtype, braggline.ingest, NOTICE);
 /** Receives that are posted at a time: a doorbell of an adapter costs some 100 ns. */
 #define RECEIVES_BATCH 32
 
-/** Time between two looks at what is free: it costs a few cache lines of each stream. */
+/** Time between two checks of the free slots: a check reads a few cache lines of each stream. */
 #define CREDITS_US 10
 
 /** Alignment of a stream's ring: a huge page, so that a region holds a whole number of rings. */
@@ -116,7 +116,7 @@ number_of(const uint64_t *trailer)
 	return rte_le_to_cpu_64(__atomic_load_n(trailer, __ATOMIC_ACQUIRE));
 }
 
-/** What is in the tiles of a stream's slot. */
+/** Contents of the tiles of a stream's slot. */
 struct found {
 	uint32_t tile;	 /**< first tile with the frame's number */
 	bool any;	 /**< there is one */
@@ -216,9 +216,10 @@ frame_of(const struct rx_ring *r, uint32_t stream, uint32_t imm)
 }
 
 /**
- * The frame numbers of a stream go back: its detector was restarted. Frames of before it that were
- * given back have no number in the ring. Those after the last event had none, and are cleared here:
- * what is lost of the same frames now must not find them.
+ * The frame numbers of a stream go back: its detector was restarted. Earlier frames that were
+ * returned have no number in the ring. Frames after the last event were not returned, and are
+ * cleared here: if tiles of the same frame numbers are lost now, the old tiles must not be taken
+ * for them.
  */
 static void
 restart(struct rx_ring *r, uint32_t stream, uint64_t frame)
@@ -308,7 +309,7 @@ take_event(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q)
 	}
 	frame = frame_of(r, of->stream, wc->imm);
 	if (unlikely(frame + 1 < st->last && !is_there(r, of->stream, frame))) {
-		/* an event of before, or a wrong one: nothing of this frame has come since */
+		/* an earlier event, or a wrong one: no tile of this frame has arrived since */
 		refuse_event(rx, of->stream, wc);
 		return true;
 	}
@@ -397,7 +398,7 @@ take_frame(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q, struct bur
 	b->n++;
 }
 
-/** Tell the detectors of a queue's streams which slots are free. */
+/** Report to the detectors of a queue's streams which slots are free. */
 static void
 write_credits(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q)
 {

@@ -3,11 +3,11 @@
  * @file
  * Rings of RoCE streams whose device writes the detector's messages into memory (ingest/card.h).
  * The RX role sees events only, one for each stream and frame. Gangs read the pixels in the ring,
- * and find by the trailers what has not come.
+ * and find missing tiles by their trailers.
  *
  * Slot. The RX role that owns the stream clears the trailers of a frame when its pixels are no
- * longer used, or when its event is dropped. What is lost of a later frame then never has that
- * frame's number, not even if a restarted detector sends the same number again.
+ * longer used, or when its event is dropped. Therefore a lost tile of a later frame never appears
+ * with that frame's number, not even if a restarted detector sends the same number again.
  *
  * Lost events. The next event of the stream shows the frames before it, see rx_ring_stream.last.
  */

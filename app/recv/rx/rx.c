@@ -38,7 +38,7 @@ const char *const rx_counter_names[RX_COUNTERS] = {
 	[RX_STOPPED] = "at_stop",
 };
 
-#define FULL_POLLS 16 /* polls without a change between two looks at all pending packets */
+#define FULL_POLLS 16 /* polls without a change between two checks of all pending packets */
 
 static const enum rx_counter counter_of_place[FRAME_PLACES] = {
 	[FRAME_PLACED] = RX_PLACED,
@@ -174,8 +174,8 @@ check_held(struct rx *rx, struct rx_packet *p, uint64_t frame)
 }
 
 /**
- * The window has moved: does a packet belong to the old one? Yes if it arrived before the first
- * held packet of its stream that belongs to the new one.
+ * The window has moved: return true if a packet belongs to the old window. It does if it arrived
+ * before the first held packet of its stream that belongs to the new window.
  */
 static bool
 is_of_before(struct rx *rx, const struct rx_packet *p, uint64_t frame)
@@ -608,7 +608,7 @@ rx_poll(void *arg)
 	}
 	received = poll_sources(rx);
 	hand_all_on(rx);
-	/* a look at all pending packets: while nothing changes, it is repeated now and then only */
+	/* check all pending packets: while nothing changes, this is repeated only now and then */
 	if (unlikely(any_is_full(rx)) && (try || received > 0 || rx->polls % FULL_POLLS == 0))
 		drop_blocking(rx);
 	if (rx->nb_pending > 0) {

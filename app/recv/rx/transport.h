@@ -34,8 +34,10 @@ struct rx_transport {
 	 * @return packets or events; RX_BURST: there may be more
 	 */
 	uint32_t (*poll)(struct rx *rx, uint32_t source);
-	/** Called instead of poll() while too many packets of the source wait: do what must not
-	 * stop meanwhile. NULL: there is nothing. */
+	/**
+	 * Called instead of poll() while too many packets of the source wait: do the work that must
+	 * not stop meanwhile. NULL: there is nothing.
+	 */
 	void (*hold)(struct rx *rx, uint32_t source);
 	/** The RX role stops: tell senders. @return false: call again. NULL: there are none */
 	bool (*leave)(struct rx *rx);
@@ -100,7 +102,7 @@ struct rx_dropped {
 	uint32_t n;
 };
 
-/** What a sample of a packet that cannot be used is made of. */
+/** Parts of a sample of a packet that cannot be used. */
 struct rx_excerpt {
 	const uint8_t *headers; /**< Ethernet, IPv4 and UDP headers; NULL: they are in `data` */
 	const void *data;

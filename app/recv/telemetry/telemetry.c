@@ -58,7 +58,7 @@ static pthread_rwlock_t run_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 /* ---- counters of the datapath ---- */
 
-/** What the rings of a detector's messages have cost before they were used. */
+/** Set-up times of the rings of a detector's messages. */
 static void
 add_ring(struct rte_tel_data *d, const struct rx_ring *ring)
 {

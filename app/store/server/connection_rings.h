@@ -26,7 +26,7 @@ bool store_connection_plan_rings(struct store_connection *c);
 /**
  * Allocate and register the rings. The receiver may write to them from here on.
  * @return XFER_REASON_NONE, or the reason of the failure. In both cases
- *         store_connection_close_rings() frees what was allocated
+ *         store_connection_close_rings() frees the allocated memory
  */
 enum xfer_reason store_connection_open_rings(struct store_connection *c);
 

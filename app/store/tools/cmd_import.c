@@ -116,7 +116,10 @@ is_same_object(const char *a, const char *b)
 	return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Refuse files of the store itself: it would have to remove what it has just stored. */
+/*
+ * Refuse files of the store itself: otherwise it would have to remove the files that it has just
+ * stored.
+ */
 static int
 check_other(const struct job *j)
 {

@@ -364,7 +364,7 @@ import_compare_file(struct import *s, const char *path)
 		return 0;
 	ret = stream_source_open(&source, &direct_io, path, message);
 	if (ret < 0) {
-		/* what was not compared is not imported, even if it can be opened later */
+		/* a file that was not compared is not imported, even if it can be opened later */
 		say(s, true, "%s", message);
 		s->counts.failed++;
 		return ret;

@@ -35,8 +35,8 @@ int orphaned_journals_add(struct orphaned_journals *r, const char *path, char me
 void orphaned_journals_close(struct orphaned_journals *r);
 
 /**
- * Report what is damaged in the journals: runs, stores, incarnations and batches. It stays there,
- * and no other function below sees these batches.
+ * Report the damage of the journals: runs, stores, incarnations and batches. Damaged batches stay
+ * in the journal, and no other function below returns them.
  * @param batches  out: number of damaged batches
  * @return whether anything is damaged
  */
