@@ -59,7 +59,7 @@ struct gk_config {
 	struct gk_channel *channel;
 	uint8_t *frames;	   /**< frame slots, at a distance of gk_frame_stride() */
 	struct gk_result *results; /**< one per frame slot */
-	/** one per frame slot; NULL: none are written, and no parameters may ask for chunks */
+	/** one per frame slot; NULL: none are written, and no parameters may select chunks */
 	struct gk_details *details;
 	uint8_t *profiles; /**< areas at a distance of gk_profile_stride(); with channel->radial */
 	uint32_t nb_profiles;
@@ -91,7 +91,7 @@ struct gk_config {
 	 */
 	uint32_t trailers;
 	/**
-	 * both implementations: parameters may ask for chunks. create() then allocates memory for
+	 * both implementations: parameters may select chunks. create() then allocates memory for
 	 * the chunks of a batch in each gang; otherwise gangs refuse such parameters
 	 */
 	uint32_t chunks;

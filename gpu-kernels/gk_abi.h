@@ -134,7 +134,7 @@ enum gk_op {
  * *leader*), and the sender writes it before them. After the pixels a gang then reads the leader
  * instead of the trailer. Without a leader a sender must write another number into the trailer
  * before it overwrites pixels. Otherwise new pixels, whose trailer is in flight or lost, lie before
- * the trailer of the previous frame, and are taken for pixels of that frame.
+ * the trailer of the previous frame, and are used as pixels of that frame.
  */
 #define GK_FRAME_LEADER (1u << 4)
 
@@ -222,7 +222,10 @@ struct gk_peak {
 };
 GK_STATIC_ASSERT(sizeof(struct gk_peak) == 32, "two peaks are one cache line");
 
-/** Further results of one frame, beside struct gk_result: the parts that its parameters ask for. */
+/**
+ * Further results of one frame, in addition to struct gk_result: the parts that its parameters
+ * select.
+ */
 struct gk_details {
 	/** peaks by resolution shell, 0 behind the last one; written if the frame was searched */
 	uint32_t shell_peaks[GK_PEAK_SHELLS_MAX];

@@ -5,8 +5,8 @@
  *
  * The output is one HDF5 chunk of filter 32008 (bitshuffle + LZ4). Every reader that has the filter
  * can decode it. After the 12-byte header it is also the format of bitshuffle itself. This header
- * says which of the many valid encodings of an image is made. All implementations (plain C, AVX2,
- * AVX-512, CUDA) give these bytes, so compressed frames do not depend on the machine.
+ * defines which of the many valid encodings of an image is produced. All implementations (plain C,
+ * AVX2, AVX-512, CUDA) produce these bytes, so compressed frames do not depend on the machine.
  *
  * **Chunk.** u64 BE size of the plain data in bytes | u32 BE size of a block in bytes (8192) | the
  * blocks, without gaps | the last n % 8 values, as they are. A block has 4096 values; the last one
@@ -32,8 +32,8 @@
  * bytes is at most one sequence of n literals: n + 1 + gk_lz4_rest(n) bytes, 8226 for 8192.
  *
  * **The shortest match** is LZ4's own, GK_BITSHUFFLE_RUN = 4. Its size is the smallest, and longer
- * limits save little time. Six frames of a JUNGFRAU module, raw and as int16 photons; size beside
- * liblz4 1.9.4, GB/s of raw data on a core of a Zen 4 (2026-11-27):
+ * limits save little time. Six frames of a JUNGFRAU module, raw and as int16 photons; size relative
+ * to liblz4 1.9.4, GB/s of raw data on a core of a Zen 4 (2026-11-27):
  *
  *     shortest   sequences  size,    size,     AVX2,  AVX2,    AVX-512,  AVX-512,
  *     match      a block    raw      photons   raw    photons  raw       photons

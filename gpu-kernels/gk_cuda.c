@@ -673,7 +673,7 @@ fail:
 	return ret;
 }
 
-/* Nothing of searches that were ended remains. The context must be current. */
+/* Clear the state of searches that were ended. The context must be current. */
 static CUresult
 clear_search(const struct gk *gk)
 {

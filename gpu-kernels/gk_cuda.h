@@ -4,9 +4,9 @@
  * Arguments and device memory that the host side and the kernel of the cuda implementation share.
  *
  * A frame is divided into *chunks*: up to 512 neighbouring pixels of one row, 16 for each thread of
- * a warp. Each block of a gang owns a fixed range of chunks. No other block uses what it stages,
- * counts and keeps of them, and its share of the coefficients always comes from the same part of
- * the L2 cache.
+ * a warp. Each block of a gang owns a fixed range of chunks. No other block uses the data that it
+ * stages, counts and keeps for them, and its share of the coefficients always comes from the same
+ * part of the L2 cache.
  */
 #ifndef GK_CUDA_H
 #define GK_CUDA_H

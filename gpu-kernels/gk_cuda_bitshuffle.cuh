@@ -15,7 +15,7 @@
  * - The place of a block in the chunk is the sum of the sizes before it. A warp publishes its size,
  *   then looks back at the warps before until it finds one that knows its place (decoupled
  *   look-back: Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back",
- *   NVR-2016-002). Blocks are written once, where they stay.
+ *   NVR-2016-002). Blocks are written once, at their final positions.
  *
  * Warps that share chunks take their blocks in order and are resident together, so a warp waits
  * only for warps that do not wait for it.
@@ -222,8 +222,8 @@ bitshuffle_equal4(uint32_t bytes, uint32_t before)
 }
 
 /*
- * The same for the v values of a last block. They are not rare enough to be wrong, but too rare to
- * be fast.
+ * The same for the v values of a last block. They must be correct, but are too rare to be
+ * optimised.
  */
 template <typename load>
 static __device__ __noinline__ void
@@ -511,7 +511,7 @@ struct bitshuffle_chunk {
 };
 #define BITSHUFFLE_SIZE (1ull << 62) /* + bytes of the block with its length */
 #define BITSHUFFLE_END	(1ull << 63) /* + place of its end in the chunk */
-/* Looks at the blocks before until a warp asks whether it is stopped. */
+/* Number of checks of the preceding blocks until a warp checks whether it is stopped. */
 #define BITSHUFFLE_TRIES 64
 
 /*
@@ -538,7 +538,7 @@ bitshuffle_before(const uint64_t *end, uint32_t i, stop stopped)
 		if ((known & upto) != upto) {
 			if (lane == 0)
 				__nanosleep(40);
-			/* seldom: many warps may wait, and all ask at the same address */
+			/* seldom: many warps may wait, and all of them poll the same address */
 			if (++tries % BITSHUFFLE_TRIES == 0 &&
 				__any_sync(BITSHUFFLE_LANES, stopped()))
 				return 0;

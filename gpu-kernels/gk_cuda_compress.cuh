@@ -3,8 +3,9 @@
  * Raw frames and int16 images as chunks, a stage of a gang after the verdict: the warps of all
  * blocks compress the blocks of 8 KiB of the frames, in order, each to its place in the chunk.
  *
- * Photons are made while a block is loaded, from coefficients that other blocks may have stored:
- * before they counted, and none stores further ones before all have compressed.
+ * Photons are computed while a block is loaded, from coefficients that other blocks may have
+ * stored. These blocks stored them before they counted, and no block stores further ones before all
+ * have compressed.
  */
 #ifndef GK_CUDA_COMPRESS_CUH
 #define GK_CUDA_COMPRESS_CUH

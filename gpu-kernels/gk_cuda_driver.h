@@ -41,7 +41,7 @@
 
 /*
  * Name, version, parameters. The version is the one in the name of the typedef in cudaTypedefs.h.
- * If the driver is asked for a symbol of that version it returns exactly this prototype.
+ * If the driver is queried for a symbol of that version, it returns exactly this prototype.
  */
 #define GK_CUDA_SYMBOLS(S)                                                                        \
 	S(cuInit, 2000, (unsigned int flags))                                                     \

@@ -37,8 +37,9 @@ add_shared_i64(uint32_t to, int64_t v)
 }
 
 /*
- * Convert one odd pixel: replace what the fast path has added to the sum, and add what it has left
- * out. In images that are written while frames are counted, replace its value.
+ * Convert one odd pixel: replace the value that the fast path has added to the sum, and add the
+ * values that it has left out. In images that are written while frames are counted, replace its
+ * value.
  */
 static __device__ __forceinline__ void
 convert_odd(uint32_t chunk, uint32_t area, uint32_t entry)

@@ -45,7 +45,7 @@ load_acquire_sys(const uint64_t *p)
 	return v;
 }
 
-/* Values that tell everything themselves: no other data is ordered with them. @{ */
+/* Values that need no order with other data. @{ */
 static __device__ __forceinline__ uint64_t
 load_relaxed(const uint64_t *p)
 {

@@ -200,7 +200,8 @@ profile_open(void)
 }
 
 /*
- * Add an odd pixel of a frame that was counted, and take back what the fast path has added.
+ * Add an odd pixel of a frame that was counted, and subtract the value that the fast path has
+ * added.
  * @param quick,x  its photons by the fast path, and in truth
  */
 static __device__ __noinline__ void
@@ -221,7 +222,7 @@ profile_odd(uint32_t chunk, uint32_t pixel, uint32_t f, float quick, float x)
 		atomicAdd(&profile_sums(f)[bin].lost, lost);
 }
 
-/* All threads of a block: add what it has counted to the sums of the gang. */
+/* All threads of a block: add its counts to the sums of the gang. */
 static __device__ __forceinline__ void
 profile_join(void)
 {

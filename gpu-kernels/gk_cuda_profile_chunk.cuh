@@ -4,9 +4,10 @@
  * The bins of a frame are in the part of shared memory to which coefficients are copied otherwise,
  * two frames in the area of each warp.
  *
- * The fast path adds what it makes of each word. For pixels that it cannot convert, this is taken
- * back later (profile_odd() in gk_cuda_profile.cuh). The sums are those of integers modulo 2^32.
- * Pixels that are not valid in G0 are 0 on the fast path; they are counted once for all frames.
+ * The fast path adds its result for each word. For pixels that it cannot convert, this result is
+ * subtracted later (profile_odd() in gk_cuda_profile.cuh). The sums are those of integers modulo
+ * 2^32. Pixels that are not valid in G0 are 0 on the fast path; they are counted once for all
+ * frames.
  */
 #ifndef GK_CUDA_PROFILE_CHUNK_CUH
 #define GK_CUDA_PROFILE_CHUNK_CUH
@@ -66,7 +67,7 @@ profile_load(struct profile_lane *l, uint32_t chunk)
 	}
 }
 
-/* Fetch what is loaded for a chunk into the L2 cache. */
+/* Fetch the data of a chunk into the L2 cache. */
 static __device__ __forceinline__ void
 profile_prefetch(const struct gk_cuda_coef *coef, uint32_t chunk)
 {

@@ -152,7 +152,7 @@ gk_host_verdict(const struct gk *gk, struct gang *g, uint32_t index)
 	f->left = f->kind;
 	if (f->kind == f->early && atomic_load_explicit(&sums->unplaced, memory_order_relaxed) == 0)
 		f->left = GK_KIND_NONE;
-	/* also if it was begun as another kind, which was a wrong guess */
+	/* also if it was begun as another kind because of a wrong prediction */
 	if (gang_is_chunk(g, f, f->left))
 		gk_host_chunk_begin(gk, f->chunk);
 	*f->result = (struct gk_result){

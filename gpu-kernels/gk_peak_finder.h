@@ -119,8 +119,8 @@ gk_peak_count_values(uint32_t *values, const uint32_t *index, uint32_t n)
 	const uint32_t quarter = n / 4;
 
 	/*
-	 * Neighbours are often of one bin and equal. The processor has to wait for the addition of
-	 * one before that of the next, so that four parts of the strip alternate.
+	 * Neighbours are often equal and in one bin. The processor must then complete the addition
+	 * of one pixel before that of the next, so four parts of the strip alternate.
 	 */
 	for (uint32_t i = 0; i < quarter; i++) {
 		values[index[i]]++;

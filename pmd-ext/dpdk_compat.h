@@ -16,8 +16,8 @@
 #endif
 
 /*
- * Telemetry's _u64 became _uint in 23.03, where the old names are deprecated. Where there are only
- * the old ones, whoever writes them still does not compile.
+ * Telemetry's _u64 became _uint in 23.03, where the old names are deprecated. With a release that
+ * has only the old names, these macros make code with the old names fail to compile, too.
  */
 #if RTE_VERSION < RTE_VERSION_NUM(23, 3, 0, 0)
 #include <rte_telemetry.h>

@@ -14,8 +14,8 @@
  * kept frame. Raw frames are in the maximum only if there are no others, in ADC units; their gain
  * bits count as part of the value.
  * @param peaks        draw circles around the peaks of the frame
- * @param calibration  file with the masked pixels; NULL: search beside the files of the run.
- *                     Without a file, masked pixels of sparse frames are 0
+ * @param calibration  file with the masked pixels; NULL: search the directory of the files of the
+ *                     run. Without a file, masked pixels of sparse frames are 0
  * @return 0; -EINVAL, -errno: printed
  */
 int picture_save(const struct scan_run *run, uint64_t frame, bool peaks, const char *calibration,

@@ -18,7 +18,7 @@
 
 static_assert(PROFILE_WEIGHT_ONE == GK_RADIAL_ONE, "weights of geometries are those of maps");
 
-/* What all frames of the run need. */
+/* Data that all frames of the run need. */
 struct profiler {
 	const struct scan_run *run;
 	struct gk_radial *radial;

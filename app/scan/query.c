@@ -72,7 +72,7 @@ show_progress(const struct sql_catalog *c)
 		__atomic_load_n(&c->rows_total, __ATOMIC_RELAXED));
 }
 
-/* Whether nobody reads the output any more: a pipe or socket whose other end is closed. */
+/* Whether the output is no longer read: a pipe or socket whose other end is closed. */
 static bool
 is_output_broken(void)
 {

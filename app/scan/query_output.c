@@ -57,7 +57,7 @@ put_csv(FILE *out, const char *bytes, size_t length)
 
 	for (i = 0; i < length && strchr(",\"\r\n", bytes[i]) == NULL && bytes[i] != '\0'; i++)
 		;
-	/* an empty text differs from NULL, which is nothing */
+	/* an empty text differs from NULL, for which nothing is printed */
 	if (length > 0 && i == length) {
 		fwrite(bytes, 1, length, out);
 		return;

@@ -63,7 +63,7 @@ read_statement(char **sql)
 	return -EINVAL;
 }
 
-/* End an answer. @return false: nobody reads the output, or a message was cut off */
+/* End an answer. @return false: the output is not read any more, or a message was truncated */
 static bool
 end_answer(int status)
 {
@@ -72,7 +72,7 @@ end_answer(int status)
 	return !ferror(stdout) && fwrite(&end, sizeof(end), 1, stdout) == 1 && fflush(stdout) == 0;
 }
 
-/* An interrupt that came between two statements is for none of them. */
+/* An interrupt that arrived between two statements belongs to none of them. */
 static void
 forget_interrupts(void)
 {

@@ -352,7 +352,7 @@ struct rdma_qp_attr {
 	bool signal_all; /**< every send is signalled */
 	bool trust_icrc; /**< `roce`: do not check received ICRCs; for trusted links only */
 	/**
-	 * `roce`, UC: the queue pair only receives. rdma_qp_connect() then needs no answer of the
+	 * `roce`, UC: the queue pair only receives. rdma_qp_connect() then needs no reply of the
 	 * peer, and the state is RDMA_QP_RTR. `peer.addr` is the source that is accepted; family
 	 * AF_UNSPEC: any
 	 */

@@ -36,8 +36,8 @@ extern "C" {
 uint16_t rdma_roce_rx(struct rdma_dev *dev, uint16_t poll_group, struct rte_mbuf **m, uint16_t n);
 
 /**
- * Bytes of a port's MTU beside the path MTU, the same as those of rdma_rxe: 40 IPv6, 8 UDP, 12 BTH,
- * 16 RETH, 4 ICRC.
+ * Bytes of a port's MTU in addition to the path MTU, the same as those of rdma_rxe: 40 IPv6, 8 UDP,
+ * 12 BTH, 16 RETH, 4 ICRC.
  */
 #define RDMA_ROCE_OVERHEAD 80
 #define RDMA_ROCE_QPS	   4096 /**< entries of the table of queue pairs, unless `qps=` is set */
@@ -52,15 +52,15 @@ uint16_t rdma_roce_rx(struct rdma_dev *dev, uint16_t poll_group, struct rte_mbuf
  * made.
  *
  * SEND and RDMA WRITE, each with or without immediate, are accepted. The address of a WRITE is not
- * dereferenced. It only names the place that the peer has chosen: the key must be `rkey`, and all
- * bytes of the message must be in [base, base + length). The key and the address of a WRITE without
- * bytes are not checked.
+ * dereferenced. It is only reported to the application, as chosen by the peer: the key must be
+ * `rkey`, and all bytes of the message must be in [base, base + length). The key and the address of
+ * a WRITE without bytes are not checked.
  *
  * Mbufs. The payload of packets stays in mbufs of the port's RX pool until the application frees
- * it. Beside the port's descriptors the pool needs mbufs for each message that is being received
- * (max_bytes / path MTU packets for each queue pair), for complete messages that are not taken (at
- * most 1,024), and for those that the application keeps. On a port that the provider configures,
- * the pool is not sized for that.
+ * it. In addition to the port's descriptors the pool needs mbufs for each message that is being
+ * received (max_bytes / path MTU packets for each queue pair), for complete messages that are not
+ * taken (at most 1,024), and for those that the application keeps. On a port that the provider
+ * configures, the pool is not sized for that.
  */
 struct rdma_roce_reference {
 	uint64_t base;
@@ -72,7 +72,7 @@ struct rdma_roce_reference {
 	 * number occupy random entries of the table: create this one before them. */
 	uint32_t qpn;
 	/**
-	 * The queue pair only receives. rdma_qp_connect() then needs no answer of the peer: its MAC
+	 * The queue pair only receives. rdma_qp_connect() then needs no reply of the peer: its MAC
 	 * address is not resolved, and the state is RDMA_QP_RTR. `peer.addr` is the source address
 	 * of packets that are accepted; family AF_UNSPEC: any source.
 	 */
@@ -115,7 +115,7 @@ struct rdma_roce_uc_info {
 	/** packets that the gaps lack: sum of the PSN differences. A PSN far behind, as after a
 	 * restart of the peer, adds none */
 	uint64_t lost;
-	uint64_t dropped;    /**< packets that came, of messages that were not delivered */
+	uint64_t dropped;    /**< packets that arrived, of messages that were not delivered */
 	uint64_t duplicates; /**< packets with a PSN up to 65,536 earlier */
 	uint64_t refused;    /**< messages with a wrong key, address, length or order of packets */
 };

@@ -48,11 +48,13 @@ enum rdma_stream_policy {
 	RDMA_STREAM_OVERWRITE,
 };
 
-/** What a receiver does about missing packets. */
+/** How a receiver handles missing packets. */
 enum rdma_stream_repair {
 	RDMA_STREAM_READ, /**< READ them from the sender's ring */
-	/** Ask the sender to send them to the group again. A baseline for benchmarks: each request
-	 *  costs the sender's program work, and all members receive the answer. */
+	/**
+	 * Ask the sender to send them to the group again. A baseline for benchmarks: the sender's
+	 * program processes each request, and all members receive the repeated packets.
+	 */
 	RDMA_STREAM_NACK,
 	RDMA_STREAM_NO_REPAIR, /**< skip them; they are counted as lost */
 };
@@ -93,8 +95,10 @@ struct rdma_stream_sender_attr {
 	uint32_t payload_max; /**< bytes (the MTU less the header) */
 	uint16_t members_max; /**< (8) */
 	uint32_t rate_mbps;   /**< limit of the stream (0: none); multicast has no other limit */
-	/** A member that is silent for this time is removed (2,000). Times in which nobody calls
-	 *  rdma_stream_sender_poll() do not count */
+	/**
+	 * A member that is silent for this time is removed (2,000). Times in which
+	 * rdma_stream_sender_poll() is not called do not count
+	 */
 	uint32_t silence_ms;
 	uint32_t gather_us; /**< NACK: time in which requests are collected (100) */
 	uint64_t first;	    /**< number of the first packet (0) */
@@ -124,7 +128,10 @@ struct rdma_stream_member_info {
 	struct sockaddr_storage addr; /**< from which it has joined */
 	uint64_t identity;	      /**< as it says; proved if the sender has a proof */
 	uint64_t tail;		      /**< it has the packets before this one */
-	/** No packet before this one is on its way to it. Above `tail` if it misses packets */
+	/**
+	 * No packet before this one is in flight to the member. Above `tail` if the member misses
+	 * packets
+	 */
 	uint64_t seen;
 };
 
@@ -283,9 +290,9 @@ uint16_t rdma_stream_receive(
 	struct rdma_stream_receiver *r, struct rdma_stream_packet *packet, uint16_t n);
 
 /**
- * Give the buffers of packets back, in any order, each once. A program may keep packets. While it
- * keeps all of its `buffers` and `repair_buffers`, it gets no more, and in *wait* the sender stops.
- * It gets one again for each that it gives back.
+ * Return the buffers of packets, in any order, each once. A program may keep packets. While it
+ * keeps all of its `buffers` and `repair_buffers`, it gets no more packets, and in *wait* the
+ * sender stops. For each buffer that it returns, it can get another packet.
  */
 void rdma_stream_release(
 	struct rdma_stream_receiver *r, const struct rdma_stream_packet *packet, uint16_t n);

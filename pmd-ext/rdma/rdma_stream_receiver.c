@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A receiver of a stream. The control lcore connects; the owner lcore receives, finds gaps, READs
- * what is missing, and reports what has arrived. `phase` and the state of each connection pass
- * between them.
+ * missing packets, and reports the packets that have arrived. `phase` and the state of each
+ * connection pass between them.
  */
 #include "rdma_stream.h"
 
@@ -29,11 +29,11 @@
 #define RETRY_MS	 50    /* after a failed connection */
 #define ANSWER_MS	 5000  /* longest wait for the card */
 #define REFUSALS	 3     /* failed proofs until the receiver gives up */
-#define OVERDUE_PER_S	 5000  /* an idle receiver READs what it waits for again after 200 us */
+#define OVERDUE_PER_S	 5000  /* an idle receiver READs the missing packets again after 200 us */
 #define TAIL_AGAIN_PER_S 2000  /* an idle receiver WRITEs a tail again after 500 us */
 #define AGAIN_PER_S	 50000 /* a slot that was not written is READ again after 20 us */
 #define REJ_CONSUMER	 28    /* reason of a REJ by the sender's program */
-#define QUIET_SHIFT	 6     /* an idle stream is looked at after up to quiet_us x 2^6 */
+#define QUIET_SHIFT	 6     /* an idle stream is checked after up to quiet_us x 2^6 */
 
 enum phase {
 	PHASE_CONNECT, /* control: connect the first connection */
@@ -497,8 +497,8 @@ buffer_free(struct rdma_stream_receiver *r, uint32_t buffer)
 }
 
 /*
- * A buffer for a READ. If the program keeps all that are meant for it, one for packets of the
- * group: else the packet that the program waits for might never come.
+ * A buffer for a READ. If the program keeps all buffers for READs, one for packets of the group is
+ * used: otherwise the packet that the program waits for might never arrive.
  */
 static uint32_t
 buffer_take(struct rdma_stream_receiver *r)
@@ -577,7 +577,7 @@ packet_take(struct rdma_stream_receiver *r, const struct rdma_wc *wc, uint32_t b
 		return false;
 	}
 	if (sequence >= r->window.deliver + r->window.size) {
-		/* too far ahead for the window: the head shows what has happened */
+		/* too far ahead for the window: a READ of the head shows the cause */
 		r->info.stale++;
 		r->arrived_at = 0;
 		return false;
@@ -777,7 +777,7 @@ slot_take(struct rdma_stream_receiver *r, uint64_t sequence, uint32_t buffer)
 		stream_entry_lose(&r->window, e);
 		return false;
 	} else {
-		/* being written, or forged packets have shown it to be there: the head decides */
+		/* being written, or forged packets have announced it: the head decides */
 		r->info.not_written++;
 		r->arrived_at = 0;
 	}

@@ -27,8 +27,10 @@
 #define RECEIVES     4	 /* posted for messages of a member */
 #define RESENDS	     256 /* ranges to be sent again */
 #define HANDSHAKE_MS 5000
-/* While a member misses packets, at most this part of the ring is on its way to it. Members report
- * what they have seen after a sixteenth of the ring. */
+/*
+ * While a member misses packets, at most this part of the ring is in flight to it. Members report
+ * their progress after a sixteenth of the ring.
+ */
 #define FLIGHT_PART 4
 
 enum member_state {
@@ -101,7 +103,7 @@ struct rdma_stream_sender {
 	uint64_t resend_at;	 /* TSC; requests are gathered until then */
 	uint64_t resend_request; /* number of the last request that sends an old packet again */
 	uint64_t resend_lowest;	 /* oldest packet that is being sent again */
-	struct rdma_stream_sender_info info; /* written by the owner lcore, but for the next one */
+	struct rdma_stream_sender_info info; /* written by the owner lcore, except the next one */
 	uint64_t refused;		     /* control lcore */
 };
 
@@ -587,7 +589,7 @@ member_prove(struct rdma_stream_sender *s, struct member *m, const void *message
 	member_admit(s, m);
 }
 
-/* Ranges that a member asks for; those that it may not ask for remove it. */
+/* Ranges that a member requests; an invalid range removes the member. */
 static void
 member_nacks(struct rdma_stream_sender *s, struct member *m, const struct stream_nack *nack,
 	uint32_t length)
@@ -699,7 +701,7 @@ sender_look(struct rdma_stream_sender *s)
 	uint64_t lowest = s->head, seen = STREAM_NONE;
 	uint16_t members = 0;
 
-	/* nothing is known of members in a time in which this lcore did not run */
+	/* time in which this lcore did not run does not count as silence of members */
 	s->awake += RTE_MIN(s->now - s->looked_at, silence / 64);
 	s->looked_at = s->now;
 	for (uint16_t i = 0; i < s->attr.members_max; i++) {
@@ -864,8 +866,8 @@ slot_free(const struct rdma_stream_sender *s)
 	if (s->attr.policy == RDMA_STREAM_WAIT) {
 		limit = RTE_MIN(limit, s->tail);
 		/*
-		 * The answers to READs come behind the packets that are on their way. If these were
-		 * most of the ring, no slot would be free before an answer that has to be repeated.
+		 * The responses to READs queue behind the packets in flight. If these were most of
+		 * the ring, no slot would become free before a response that must be repeated.
 		 */
 		if (s->seen != STREAM_NONE && s->head - s->seen >= s->attr.slots / FLIGHT_PART)
 			return false;

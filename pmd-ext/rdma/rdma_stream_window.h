@@ -4,8 +4,8 @@
 
 /**
  * @file
- * The window of a stream's receiver: which packets are here, which are missing and have to be
- * repaired, and which are lost. It knows nothing of queue pairs. Only the owner lcore uses it.
+ * The window of a stream's receiver: which packets have arrived, which are missing and must be
+ * repaired, and which are lost. It does not depend on queue pairs. Only the owner lcore uses it.
  *
  *     deliver <= next <= seen <= deliver + size
  */
@@ -58,7 +58,7 @@ struct stream_window {
 	uint64_t seen;	  /**< all before are known to exist */
 	struct stream_ranges ranges[RANGE_RINGS];
 	bool rescan;	 /**< a range did not fit */
-	bool repair;	 /**< false: what is missing is lost */
+	bool repair;	 /**< false: missing packets are lost */
 	uint64_t gather; /**< TSC cycles that a new range waits */
 	uint64_t now;	 /**< TSC of this poll */
 	uint64_t *lost;	 /**< counts packets that are lost for good */
@@ -94,13 +94,13 @@ stream_entry_lose(struct stream_window *w, struct stream_entry *e)
 /** Packets before `end` exist; those that were not seen are missing. */
 void stream_window_see(struct stream_window *w, uint64_t end);
 
-/** Advance `next` over what has arrived or is lost. */
+/** Advance `next` over packets that have arrived or are lost. */
 void stream_window_advance(struct stream_window *w);
 
 /** The sender has overwritten all before `floor`. */
 void stream_window_skip(struct stream_window *w, uint64_t floor);
 
-/** All that is missing is lost: the membership has ended. */
+/** All missing packets are lost: the membership has ended. */
 void stream_window_give_up(struct stream_window *w);
 
 /** Return true if no range waits for repair. */
@@ -120,7 +120,7 @@ uint16_t stream_window_take(struct stream_window *w, uint16_t most, uint64_t *fi
 /** Packets that were requested, but not received, are taken again. @param wait TSC cycles */
 void stream_window_again(struct stream_window *w, uint64_t first, uint64_t end, uint64_t wait);
 
-/** Look for missing packets that no range has any more. */
+/** Search for missing packets that are in no range any more. */
 void stream_window_rescan(struct stream_window *w);
 
 #endif

@@ -4,8 +4,7 @@
 
 /**
  * @file
- * What both ends of a stream (rdma_stream.h) see of each other: packets, memory, messages. All
- * fields are little endian.
+ * Wire format of a stream (rdma_stream.h): packets, memory, messages. All fields are little endian.
  */
 
 #include <assert.h>
@@ -34,8 +33,10 @@ static_assert(sizeof(struct stream_header) == RDMA_STREAM_HEADER_BYTES, "as docu
 /** Precedes the slots in the sender's region; READ by members. Written by the owner lcore. */
 struct stream_head {
 	uint64_t head; /**< number of the next packet; the slots before it are written */
-	/** All packets before this one have left the sender. Those from here to `head` may be on
-	 *  their way: a member that misses them must not READ them yet. */
+	/**
+	 * All packets before this one have left the sender. Those from here to `head` may be in
+	 * flight: a member that misses them must not READ them yet.
+	 */
 	uint64_t sent;
 	uint64_t run;
 	uint64_t end; /**< number of packets at the end of the stream; STREAM_NONE: not known */
@@ -49,8 +50,10 @@ struct stream_tail {
 	uint64_t tail; /**< all packets before this one have arrived */
 	uint64_t beat; /**< incremented by each WRITE */
 	uint64_t left; /**< 1: the member leaves */
-	/** No packet before this one is still on its way to the member: it has arrived, or is lost
-	 *  and READ. */
+	/**
+	 * No packet before this one is in flight to the member: it has arrived, or was lost and is
+	 * READ.
+	 */
 	uint64_t seen;
 	uint64_t reserved[4];
 };
@@ -89,8 +92,8 @@ enum stream_message_type {
 
 /** What a proof covers; the code itself is sent. */
 struct stream_transcript {
-	uint32_t type;	 /**< of the message that has the code: one end's code is of no use as the
-			  other's */
+	/** of the message that has the code: the code of one end is not valid as that of the other */
+	uint32_t type;
 	uint32_t qpn[2]; /**< of member and sender */
 	uint32_t reserved;
 	struct stream_request request;

@@ -26,7 +26,7 @@ int dead_pixels_add(const uint8_t *data, size_t size, const char *digest, uint32
 
 /**
  * Add those of a run.
- * @param path  in: the file; empty: search beside the files of the run; out: the file
+ * @param path  in: the file; empty: search the directory of the files of the run; out: the file
  * @param mask  in, out: [rows][cols]; ARRAY_DEAD is added
  * @param why   out: what is wrong with the file
  * @return 0; 1: no file was found; -EBADMSG, -errno

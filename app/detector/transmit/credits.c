@@ -27,7 +27,7 @@ transmit_credit_take(struct transmit_credit *c, uint64_t pulse, uint64_t number)
 	if (!c->open)
 		return false;
 	if (c->pulse == 0 || c->free == c->next)
-		c->free = number; /* nothing is in use: the numbers may go on anywhere */
+		c->free = number; /* no slot is in use: the numbers may continue anywhere */
 	else if (number < c->next || number - c->free >= c->slots)
 		return false;
 	c->next = number + 1;

@@ -114,7 +114,7 @@ send_message(struct transmit_loop *loop, const struct wire_packet *packet)
 	};
 	struct message_ends ends;
 
-	/* what is lost here is not in the ring: no member can get it */
+	/* a fragment that is lost here is not in the ring: no member can get it */
 	if (message_is_lost(packet))
 		return;
 	message_make_ends(wire, header, packet, &ends);

@@ -19,11 +19,11 @@
 #define EVENTS	   8
 #define CONTROL_US 1000 /* time between two calls of the control functions */
 #define ACTIVE_US  200	/* after work, more is expected for this time: a READ after a READ */
-#define SLEEP_US   100	/* between two polls while nobody has joined */
+#define SLEEP_US   100	/* between two polls while no member has joined */
 #define NOTICE_S   2	/* time between two messages while members are missing */
 #define LINGER_MS  300	/* for a peer to empty a shared ring before the port is stopped */
 #define END_MS	   1000 /* to wait for the end of the senders */
-#define MEMBERS	   8	/* places beside those of the members that are waited for */
+#define MEMBERS	   8	/* places in addition to those of the members that are waited for */
 
 /* Ethernet, IPv4, UDP, BTH, DETH, immediate, header of the stream, ICRC */
 #define HEADERS_BYTES (14 + 20 + 8 + 12 + 8 + 4 + RDMA_STREAM_HEADER_BYTES + 4)
@@ -420,7 +420,7 @@ destroy_senders(struct transmit_multicast *m)
 	for (uint32_t s = 0; s < m->nb_streams; s++) {
 		struct rdma_stream_sender *sender = m->sender[s];
 
-		/* events of its connections belong to nobody from now on */
+		/* events of its connections belong to no sender from now on */
 		m->sender[s] = NULL;
 		while (sender != NULL && rdma_stream_sender_destroy(sender) == -EBUSY &&
 			rte_rdtsc() < end)

@@ -65,7 +65,7 @@ unsigned int transmit_multicast_late(
 	const struct transmit_multicast *multicast, unsigned int seconds);
 
 /**
- * Report streams of which nobody has all packets, because all members were removed.
+ * Report streams of which no member has all packets, because all members were removed.
  * @return their number
  */
 unsigned int transmit_multicast_deserted(const struct transmit_multicast *multicast);

@@ -3,8 +3,8 @@
  * @file
  * Loss of RoCE packets on the port of a `roce` device: chosen ones, which are numbered as they are
  * posted and found again on transmit by their PSN, and random ones of multicast streams. A lost
- * packet leaves the port with an EtherType that nobody accepts, because a TX callback cannot remove
- * packets. RC sends it again.
+ * packet leaves the port with an unknown EtherType, because a TX callback cannot remove packets. RC
+ * sends it again.
  *
  * The lcore that polls the device calls all functions.
  */
@@ -43,7 +43,7 @@ struct packet_loss_chance {
 	uint64_t group_lost, read_lost;
 };
 
-/** Lose random packets from now on. @param chance  counts what is lost; outlives `loss` */
+/** Lose random packets from now on. @param chance  counts lost packets; outlives `loss` */
 void packet_loss_random(struct packet_loss *loss, struct packet_loss_chance *chance);
 
 /** Stop. NULL is allowed. Call it before the device is closed. */

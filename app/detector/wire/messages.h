@@ -11,7 +11,7 @@
 #include "wire/jungfrau_packets.h"
 #include "wire/packet_faults.h"
 
-/** Bytes of a message beside its pixels: leader, trailer. */
+/** Bytes of a message in addition to its pixels: leader, trailer. */
 struct message_ends {
 	uint8_t leader[INGEST_LEADER_BYTES];
 	uint8_t trailer[INGEST_TRAILER_BYTES];

@@ -27,7 +27,7 @@
 
 #define EXIT_NOT_STARTED 127
 
-/* What executes the statements of an object. */
+/* The process that executes the statements of an object. */
 struct running {
 	struct helper_pool *pool; /* of its connection */
 	pthread_mutex_t lock;

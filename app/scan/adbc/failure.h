@@ -33,7 +33,7 @@ AdbcStatusCode failure_errno(struct failure *f, int error, const char *what);
 /**
  * Describe the failure of a helper program.
  * @param vendor  its exit status, see above
- * @param said    what it wrote to standard error
+ * @param said  its text on standard error
  */
 AdbcStatusCode failure_helper(struct failure *f, int32_t vendor, const char *said);
 

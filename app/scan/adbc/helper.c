@@ -142,7 +142,7 @@ spawn(const char *const *argv, const int *fds, pid_t *pid)
 		posix_spawn_file_actions_destroy(&actions);
 		return -ret;
 	}
-	/* interpreters ignore SIGPIPE, which ends a program whose output nobody reads */
+	/* interpreters ignore SIGPIPE, which ends a program whose output is not read */
 	sigemptyset(&none);
 	sigemptyset(&defaults);
 	sigaddset(&defaults, SIGPIPE);
@@ -412,7 +412,10 @@ helper_begin(struct helper *h, const char *sql, double deadline, uint64_t *numbe
 		PIPE_STATEMENT, (uint32_t)strnlen(sql, SQL_STATEMENT_MAX + 1)};
 	int ret;
 
-	/* what it said when it started is the reason of its end, if it does not take the first */
+	/*
+	 * the text that it wrote at its start is the reason of its end, if it does not accept the
+	 * first
+	 */
 	if (h->statement > 0) {
 		listen_to(h);
 		h->said_size = 0;

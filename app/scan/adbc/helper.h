@@ -3,12 +3,13 @@
  * @file
  * A helper process: braggline-scan, which executes statements one after another (adbc/pipe.h).
  *
- * A process of its own keeps the engine, its threads and memory, and EAL (for an address of a
- * server) out of the calling program, and lets a statement be ended at any time.
+ * A separate process keeps the engine, its threads and memory, and EAL (for an address of a server)
+ * out of the calling program. It also allows a statement to be ended at any time.
  *
- * A pipe, not shared memory: its 1 MiB bounds what is on the way and stops the statement of a
- * client that does not read; its end tells each side that the other is gone; and it is the same for
- * a local and for a remote statement. The price is one copy by the kernel into each end.
+ * The two processes are connected by pipes, not by shared memory. A pipe holds at most 1 MiB, so
+ * the statement of a client that does not read waits. Each side detects by the end of the pipe that
+ * the other is gone. Local and remote statements use the same code. The cost is one copy by the
+ * kernel at each end.
  *
  * The process ends when a statement is cancelled, when helper_end() is called, or when its last
  * reference is dropped. If the calling program ends, the pipe breaks, and braggline-scan cancels
@@ -80,8 +81,8 @@ int helper_read(void *helper, void *to, size_t size);
 int helper_wait(struct helper *h, int *status);
 
 /**
- * What it wrote to standard error for this statement, at most some KiB, without a line feed at the
- * end.
+ * The text that it wrote to standard error for this statement, at most some KiB, without a line
+ * feed at the end.
  */
 const char *helper_said(struct helper *h);
 

@@ -364,7 +364,7 @@ static const char constraints_type[] =
 	"VARCHAR[], constraint_column_usage STRUCT(fk_catalog VARCHAR, fk_db_schema VARCHAR, "
 	"fk_table VARCHAR, fk_column_name VARCHAR)[])[]";
 
-/* What a level that is not asked for has. */
+/* Contents of a level that is not requested. */
 static const char *
 unless(bool asked, const char *list)
 {
@@ -392,7 +392,7 @@ metadata_objects_sql(const struct metadata_filter *filter, const char *names)
 		"column_index) AS l FROM duckdb_columns() WHERE true",
 		column_sql);
 	put_like(out, "column_name", filter->column);
-	/* CASE keeps the type of lists that are not asked for */
+	/* CASE keeps the type of lists that are not requested */
 	fprintf(out,
 		" GROUP BY s, n), tables AS (SELECT s, list(struct_pack(table_name := n, "
 		"table_type := 'table', table_columns := CASE WHEN %s THEN coalesce(l, []) END, "

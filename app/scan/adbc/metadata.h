@@ -14,7 +14,7 @@
 #define METADATA_CATALOG "memory"
 #define METADATA_SCHEMA	 "main"
 
-/** What GetObjects is asked for; NULL: all. All but `types` are patterns of LIKE. */
+/** Arguments of GetObjects; NULL: all. All but `types` are patterns of LIKE. */
 struct metadata_filter {
 	int depth; /**< ADBC_OBJECT_DEPTH_ALL and others */
 	const char *catalog;

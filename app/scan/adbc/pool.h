@@ -2,8 +2,8 @@
 /**
  * @file
  * The helper process of a connection between two statements. A statement takes it if it has the
- * same command line, and gives it back when its answer has ended. Statements that run at the same
- * time have processes of their own; one of them is kept.
+ * same command line, and returns it when its answer has ended. Statements that run at the same time
+ * have separate processes; one of these is kept.
  *
  * Statements and streams can outlive the connection, so each has a reference. Any thread.
  */

@@ -125,7 +125,7 @@ struct held_slot {
 };
 
 /*
- * Wait for the service thread, with the lock. It must send what is to be sent, and need not leave
+ * Wait for the service thread, with the lock. It must send the waiting messages, and need not yield
  * the CPU to the caller any more.
  */
 static void
@@ -466,7 +466,7 @@ send_query(struct scan_client *c)
 	}
 }
 
-/* Send what the callers have asked for. @return false: nothing */
+/* Send the messages that the callers have requested. @return false: nothing */
 static bool
 send_requests(struct scan_client *c, uint64_t now)
 {
@@ -751,7 +751,7 @@ assemble(struct scan_client *c, struct assembly *a, const struct scan_record *r,
 	}
 	if (r->offset != a->size || r->total != a->total)
 		return stream_bad(c, "parts of a message are not in order");
-	/* memory grows with what has come, not with what is announced */
+	/* memory grows with the bytes that have arrived, not with the announced size */
 	if (a->size + r->length > a->room) {
 		room = a->size + r->length > 2 * a->room ? a->size + r->length : 2 * a->room;
 		room = (room + SCAN_ALIGN - 1) / SCAN_ALIGN * SCAN_ALIGN;
@@ -1027,7 +1027,7 @@ get_last_error(struct ArrowArrayStream *stream)
 	return c->stream_text[0] != '\0' ? c->stream_text : NULL;
 }
 
-/* Read the rest of a result that nobody wants. */
+/* Read the rest of a result that is not needed. */
 static void
 drain(struct scan_client *c)
 {

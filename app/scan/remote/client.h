@@ -96,7 +96,7 @@ void scan_client_cancel(struct scan_client *c);
 /** SQLSTATE of the last error of a stream, such as 57014 for a cancelled query. */
 const char *scan_client_sqlstate(const struct scan_client *c);
 
-/** What a client has received so far. */
+/** Counters of the data that a client has received so far. */
 struct scan_client_counters {
 	uint64_t batches;
 	uint64_t inline_bytes; /**< of bodies that came in messages */

@@ -55,13 +55,13 @@ struct scan_server_counters {
 int scan_server_open(struct scan_server **server, const struct scan_server_config *config,
 	char message[PATH_MAX]);
 
-/** Do what there is to do. @return false: nothing */
+/** Make progress. @return false: there was nothing to do */
 bool scan_server_poll(struct scan_server *s);
 
 /** Pause after scan_server_poll(). @param busy  what it has returned */
 void scan_server_pause(struct scan_server *s, bool busy);
 
-/** End all sessions: clients are told. Poll until scan_server_is_idle(). */
+/** End all sessions, and notify the clients. Poll until scan_server_is_idle(). */
 void scan_server_stop(struct scan_server *s);
 
 /** Whether there is no connection. */

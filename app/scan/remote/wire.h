@@ -76,7 +76,7 @@ enum scan_reason {
 	SCAN_REASON_SILENT,    /**< no message in time */
 	SCAN_REASON_IDLE,      /**< no query for the server's idle time */
 	SCAN_REASON_SESSIONS,  /**< the identity has reached its limit of connections: retry */
-	SCAN_REASON_FORGED,    /**< a message was changed or inserted on its way */
+	SCAN_REASON_FORGED,    /**< a message was changed or inserted in transit */
 	SCAN_REASON_STOPPING,  /**< the server is stopping */
 	SCAN_REASON_FAILED,    /**< internal error of the peer: see its log */
 	SCAN_REASONS
@@ -218,7 +218,7 @@ enum scan_kind {
 	SCAN_BODY,   /**< body of type 0: the packed body of the message with this number */
 	SCAN_PUSHED, /**< no bytes: a part of such a body is written to a slot */
 	SCAN_END,    /**< no bytes: the end of the result; the number is that of the next message */
-	SCAN_ERROR,  /**< struct scan_error: the query failed; what came before is not complete */
+	SCAN_ERROR,  /**< struct scan_error: the query failed; the result is not complete */
 	SCAN_KINDS
 };
 

@@ -196,8 +196,8 @@ put_parts(struct scan_worker *w, enum scan_kind kind, const uint8_t *bytes, uint
 }
 
 /*
- * Whether all bytes that were copied from files are those of the files. Zeros in place of what a
- * file does not have any more must not be sent.
+ * Whether all bytes that were copied from files are those of the files. Zeros in place of bytes
+ * that a file no longer has must not be sent.
  */
 static int
 check_files(struct scan_worker *w)
@@ -234,7 +234,7 @@ take_stage(struct scan_worker *w, uint32_t *slot)
 	return stage;
 }
 
-/* Return what take_stage() gave, as it was not used. */
+/* Return a stage of take_stage() that was not used. */
 static void
 return_stage(struct scan_worker *w, int stage, uint32_t slot)
 {
@@ -490,8 +490,8 @@ open_engine(struct scan_worker *w, char *error, size_t size)
 }
 
 /*
- * Count a batch. Bodies are copied once, but for what the device reads from files; what the engine
- * converted was copied before.
+ * Count a batch. Bodies are copied once, except the bytes that the device reads from files; values
+ * that the engine converted were copied before.
  */
 static void
 count_batch(struct scan_worker *w, const struct sql_batch *batch)
@@ -603,7 +603,7 @@ put_error(struct scan_worker *w, int error, enum scan_end end, const char *text)
 		m.error.error = end == SCAN_END_DEADLINE ? ETIMEDOUT : ECANCELED;
 	memcpy(m.text, shown, length);
 	r.length = r.total = sizeof(m.error) + length;
-	/* what was not sent is of no use any more */
+	/* outputs that were not sent are not needed any more */
 	begin_message(w);
 	(void)scan_record_put(w->message, &r, &m);
 }

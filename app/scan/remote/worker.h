@@ -27,7 +27,7 @@ struct poll_pause;
 struct rdma_mr;
 struct scan_worker;
 
-/** What the engines of a server have done; written by their threads, atomic. Never reset. */
+/** Counters of the engines of a server; written by their threads, atomic. Never reset. */
 struct scan_work {
 	uint64_t deferred;	 /**< queries with lists past the engine */
 	uint64_t failed;	 /**< queries that ended with an error, cancelled ones too */
@@ -73,14 +73,14 @@ enum scan_end {
 	SCAN_END_NOT,
 	SCAN_END_CANCELLED, /**< by the client */
 	SCAN_END_DEADLINE,
-	SCAN_END_UNREADABLE, /**< what was written for it are not the bytes of a file */
+	SCAN_END_UNREADABLE, /**< the bytes written for it are not those of a file */
 };
 
 /** End a query, if it is executed. Call it again until the query has ended: see
  * sql_session_cancel(). @param cursor  of the query */
 void scan_worker_cancel(struct scan_worker *w, uint32_t cursor, enum scan_end why);
 
-/** Take back what the client has used up. @return false: it was not in use */
+/** Accept the credit of the client. @return false: the slots were not in use */
 bool scan_worker_credit(struct scan_worker *w, const struct scan_credit *m);
 
 /** State of the present query. */

@@ -127,7 +127,7 @@ bool sql_catalog_mapping(struct sql_catalog *c, const void *bytes, struct sql_ma
 
 /**
  * Find an open file of which some bytes could not be read: it was truncated, or its disk has an
- * error. What was read since the last call may be wrong. (any thread)
+ * error. Data that was read since the last call may be wrong. (any thread)
  * @return its path; NULL: none
  */
 const char *sql_catalog_unreadable(struct sql_catalog *c);

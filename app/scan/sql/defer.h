@@ -8,9 +8,9 @@
  * or is made by a star there. Everything else (an expression, WHERE, a join's condition, ORDER BY,
  * DISTINCT, GROUP BY, a subquery) needs the values.
  *
- * The answer is that of the statement's tree, which DuckDB has parsed. What this file does not know
- * means that no column is deferred: a node of another class, another kind of table or of join,
- * another clause. Deferred are at most columns of a statement that
+ * The decision is made from the statement's tree, which DuckDB has parsed. If the tree has anything
+ * that this file does not know, no column is deferred: a node of another class, another kind of
+ * table or of join, another clause. Deferred are at most columns of a statement that
  *
  * - is one SELECT, not a UNION or another set operation, without DISTINCT, GROUP BY, PIVOT and
  *   samples; with ORDER BY (not the number of a column, not ALL), LIMIT and OFFSET

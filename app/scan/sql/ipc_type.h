@@ -36,7 +36,7 @@ enum {
 
 #define FB_DICTIONARY_BATCH 2 /* of union MessageHeader */
 
-/** What an array of a type consists of. */
+/** Parts of an array of a type. */
 enum ipc_layout {
 	LAYOUT_NONE,  /* null: no buffers */
 	LAYOUT_BITS,  /* validity, bits */

@@ -20,7 +20,7 @@
 
 #include "arrow/reader.h"
 
-/** What the engine gets in place of a list. */
+/** Handle that the engine gets in place of a list. */
 struct sql_handle {
 	uint32_t source; /**< number of sql_lists_add() */
 	uint32_t row;	 /**< of the batch */

@@ -4,7 +4,7 @@
  * Guards mappings of files against SIGBUS. The kernel sends it when a page of a mapping cannot be
  * read: another process has truncated the file, or the disk has an error. In a guarded mapping the
  * page is replaced by zeros, and the guard is marked. A query whose guard is marked must not return
- * what it read since. Outside of guarded mappings SIGBUS has its previous effect.
+ * data that it read since then. Outside of guarded mappings SIGBUS has its previous effect.
  */
 #ifndef SQL_MAP_GUARD_H
 #define SQL_MAP_GUARD_H

@@ -11,8 +11,9 @@
  * others             DuckDB's conversion to Arrow, which copies them
  * =================  ==============================================================================
  *
- * Values of fixed width that are NULL are zero in the buffers: the engine leaves there what was in
- * its memory before, which may be of another user's result. Members of unions are left as they are.
+ * Values of fixed width that are NULL are zero in the buffers: the engine leaves earlier contents
+ * of its memory there, which may be of another user's result. Members of unions are left as they
+ * are.
  *
  * Ranges of files are read when the caller copies them. It must then ask sql_catalog_unreadable()
  * before it passes the copy on.

@@ -15,7 +15,7 @@
  *
  * Without a catalog, the functions are braggline_frames(PATH, ...) and braggline_images(PATH, ...).
  * PATH is a directory, whose runs are read like those of a pattern, or a file of a run. A damaged
- * batch is an error then, since nobody would see that it is left out.
+ * batch is then an error, because the omission would not be visible.
  *
  * Rows come in the order of the files. With SQL_ZERO_COPY, the vectors refer to the mapped file
  * where DuckDB's conversion from Arrow does (values of all columns); offsets of lists and positions
@@ -39,7 +39,7 @@ enum sql_fill {
 	SQL_COPY,      /**< memcpy() */
 };
 
-/** What the table functions need. It must outlive the database. */
+/** State of the table functions. It must outlive the database. */
 struct sql_tables {
 	const struct duckdb_api *api;
 	struct sql_catalog *catalog; /**< NULL: the functions take paths; requires SQL_COPY */

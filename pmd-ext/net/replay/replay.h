@@ -284,7 +284,7 @@ TAILQ_HEAD(replay_flows, rte_flow);
 
 /*
  * The queue of each packet according to the flow rules. When a rule is added or removed, a new
- * table is built beside the old one and then replaces it as a whole.
+ * table is built, and then replaces the old one as a whole.
  */
 struct replay_steering {
 	/* packets of queue 0 in the order of the capture, of queue 1, ..., dropped packets */

@@ -418,7 +418,7 @@ is_known(const char *name, size_t length)
 	return false;
 }
 
-/* Find the argument that rte_kvargs refuses. @return what is wrong with it; NULL: not found */
+/* Find the argument that rte_kvargs refuses. @return the fault of the argument; NULL: not found */
 static const char *
 find_malformed(const char *params, const char **argument, int *length)
 {

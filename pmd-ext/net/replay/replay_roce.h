@@ -2,7 +2,7 @@
 /*
  * Renumbers UC messages of RoCEv2 from loop to loop (device argument `roce`). The packets in the
  * arena are changed in place, because the ICRC at the end of a packet covers all of it, and
- * payloads are delivered by reference. A packet is changed only while nobody refers to it.
+ * payloads are delivered by reference. A packet is changed only while no mbuf refers to it.
  */
 #ifndef REPLAY_ROCE_H
 #define REPLAY_ROCE_H

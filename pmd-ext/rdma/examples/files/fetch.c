@@ -142,7 +142,10 @@ take_packets(struct fetch *f)
 	return ret;
 }
 
-/* Whether the state allows to go on. @return 0; 1: the stream has ended; negative errno, printed */
+/*
+ * Whether the state permits to continue.
+ * @return 0; 1: the stream has ended; negative errno, printed
+ */
 static int
 check_state(struct fetch *f, uint64_t now)
 {
@@ -205,7 +208,7 @@ transfer(struct fetch *f)
 	return -ECONNABORTED;
 }
 
-/* Only a member that has stored all files says that it leaves. */
+/* Only a member that has stored all files reports that it leaves. */
 static void
 leave(struct fetch *f)
 {

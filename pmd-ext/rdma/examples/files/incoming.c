@@ -106,7 +106,7 @@ begin(struct incoming *in, const struct record *r, const char *name, size_t leng
 		in->fd = -1;
 		return failed(in, "create it");
 	}
-	/* a full disk is found before the data comes */
+	/* a full disk is detected before the data arrives */
 	if (in->size > 0 && in->size <= INT64_MAX &&
 		fallocate(in->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)in->size) < 0 &&
 		errno != EOPNOTSUPP)

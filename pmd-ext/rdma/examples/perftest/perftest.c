@@ -111,7 +111,7 @@ exchange_dests(struct run *r)
 	return ret;
 }
 
-/* In latency tests: do both sides send? */
+/* In latency tests: whether both sides send. */
 static bool
 both_send(const struct perftest_options *o)
 {

@@ -114,7 +114,7 @@ struct roce_cm_packet {
  */
 struct roce_conn *roce_conn_new(struct roce_control *c);
 
-/** Change the state. `why` is a message's name, "time-out" or the like, for the log. */
+/** Change the state. `why` is for the log: the name of a message, "time-out" or a similar text. */
 void roce_conn_enter(struct roce_conn *conn, enum roce_conn_state state, const char *why);
 
 /** Remove the connection from all tables and stop its timer. It is freed when the application has

@@ -156,7 +156,7 @@ nak_sequence(struct roce_qp *qp, uint32_t psn)
 	/* Caused by packets after the one that received the RNR NAK. The RNR timer is running. */
 	if (r->wait == ROCE_WAIT_RNR && psn == r->una_psn)
 		return;
-	/* READs before it are executed; their responses may still come */
+	/* READs before it are executed; their responses may still arrive */
 	(void)advance(qp, psn);
 	if (r->retries == 0) {
 		roce_qp_fail(qp, RDMA_WC_RETRY_EXC_ERR, true);

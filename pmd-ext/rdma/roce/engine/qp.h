@@ -112,7 +112,7 @@ struct roce_read_range {
 /** Responses that are tracked after a lost one; a power of two, in PSNs */
 #define ROCE_READ_AHEAD 512
 
-/** READ responses that came after a lost one, see read_repair.c. */
+/** READ responses that arrived after a lost one, see read_repair.c. */
 struct roce_read_repair {
 	uint64_t placed[ROCE_READ_AHEAD / 64]; /**< bit of PSN modulo ROCE_READ_AHEAD */
 	uint64_t first_at; /**< TSC when the first missing range was requested again */

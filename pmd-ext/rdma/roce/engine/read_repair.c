@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The requester's repair of READs. Responses after a lost one are placed at once, and only what is
- * missing is requested again, as a duplicate request for a part of the READ. Otherwise each loss
- * would cost all responses in flight.
+ * The requester's repair of READs. Responses after a lost one are placed at once, and only the
+ * missing ones are requested again, by a duplicate request for a part of the READ. Otherwise each
+ * loss would cost all responses in flight.
  *
  * PSNs from una_psn, which is missing, to read.seen_psn: a bit of read.placed is set if the
  * response was placed.
@@ -46,7 +46,7 @@ find_read(struct roce_qp *qp, uint32_t psn)
 	return NULL;
 }
 
-/** First PSN of a READ from `psn` that is (not) placed, or the end of what is known of it. */
+/** First PSN of a READ from `psn` that is (not) placed, or the end of the tracked PSNs. */
 static uint32_t
 find_next(struct roce_read_repair *rr, const struct roce_wqe *wqe, uint32_t psn, bool placed)
 {
@@ -218,7 +218,7 @@ roce_read_repair_run(struct roce_qp *qp)
 		const struct roce_read_range *range = &rr->range[rr->tail % RTE_DIM(rr->range)];
 		uint32_t psn = range->psn;
 
-		/* a part of it may have come meanwhile */
+		/* a part of it may have arrived meanwhile */
 		if (roce_psn_diff(psn, r->una_psn) < 0)
 			psn = r->una_psn;
 		if (roce_psn_diff(range->end, psn) <= 0)

@@ -171,7 +171,7 @@ roce_resp_resource_retry(struct roce_qp *qp, const struct roce_packet *pkt)
 			continue;
 		sent = (uint64_t)(job->start + job->sent) * qp->mtu;
 		if (skipped + length <= sent && !a->atomic && length > 0)
-			continue; /* a part that was lost; the rest goes on */
+			continue; /* a part that was lost; sending of the rest continues */
 		job->end = RTE_MAX(job->end, skipped + length);
 		if (start >= job->start + job->sent && start > job->start)
 			return; /* not sent yet */

@@ -15,8 +15,9 @@
  */
 #define UC_RESTARTED 256
 /**
- * UC: a packet behind that comes after this time without a packet begins again: the peer has
- * restarted. A network delays packets by microseconds, and a shared CPU an lcore for milliseconds.
+ * UC: if a packet behind the expected PSN arrives after this time without a packet, the sequence
+ * begins again: the peer has restarted. A network delays packets by microseconds, and a shared CPU
+ * an lcore for milliseconds.
  */
 #define UC_SILENCE_MS 200
 
@@ -318,7 +319,10 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 	}
 }
 
-/** UC: has the peer been silent, or has it never sent? Its first packet then has any PSN. */
+/**
+ * UC: return true if the peer was silent, or has never sent. Its first packet then may have any
+ * PSN.
+ */
 static bool
 was_silent(const struct roce_qp *qp)
 {
