@@ -158,7 +158,7 @@ check_transport(const struct detector_options *options)
 	return check_faults(options);
 }
 
-/* Where messages go to, and where their card is from. */
+/* Check the destination of messages, and the source of their card. */
 static int
 check_messages(const struct detector_options *options)
 {

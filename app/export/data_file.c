@@ -100,7 +100,7 @@ has_frames(hid_t file, const struct export *e, size_t first, hsize_t nb)
 	return ok;
 }
 
-/* Questions about a file that exists. A child process answers them. */
+/* Checks of a file that exists. A child process makes them. */
 struct question {
 	const struct export *e;
 	char path[PATH_MAX];

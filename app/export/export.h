@@ -73,10 +73,10 @@ export_count(const struct export *e, uint32_t number)
 /** Print a message of two texts. @return -EINVAL */
 int export_complain(const char *format, const char *first, const char *second);
 
-/** Ask for the end of the export. Signal handlers call it. */
+/** Request the end of the export. Signal handlers call it. */
 void export_stop(int signal);
 
-/** @return the signal that asks for the end; 0: none */
+/** @return the signal that requests the end; 0: none */
 int export_stopped(void);
 
 /** Path of a file that is being written. @param path  its final path */

@@ -9,8 +9,8 @@
 #include "options.h"
 
 /**
- * Follow the directories until a signal, after which everything that is there is still exported. A
- * second signal ends at once.
+ * Follow the directories until a signal. After the signal everything that exists is still exported.
+ * A second signal ends at once.
  * @return 0; -EINVAL: printed
  */
 int follow(const struct options *o);

@@ -512,7 +512,9 @@ write_master(struct follow_run *r, bool last)
 	return ret;
 }
 
-/* Everything is written: the last file, the master, and nothing of a longer export. */
+/*
+ * Everything is written: close the last file, and remove data files of an earlier, longer export.
+ */
 static enum follow_state
 finish(struct follow_run *r)
 {

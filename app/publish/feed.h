@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What the outputs publish: runs, and the places of their batches in the files. One thread
+ * The runs that outputs publish, and the positions of their batches in the files. One thread
  * (watch.h) appends; each output has a cursor. The files hold the images, so a slow output costs no
  * memory for them. The last batch of each run is kept, so that outputs that keep up do not read the
  * file again. A lock protects the lists; no thread reads a file, encodes or sends while it has it.
@@ -106,7 +106,7 @@ struct feed_cursor {
 	uint32_t file;		    /**< of this batch */
 	struct rows_join join;	    /**< its rows of `frames` */
 	bool *published;	    /**< [rows] images that are published */
-	bool joined;		    /**< it does not wait for rows any more */
+	bool joined;		    /**< true: the batch does not wait for rows any more */
 	size_t rows_tried;	    /**< batches of `frames` of the run that were searched */
 	int64_t until_ns;	    /**< end of the wait, CLOCK_MONOTONIC */
 	struct scan_record *rows;   /**< batch of `frames` that was read last; a reference */

@@ -342,7 +342,7 @@ free_data(void *data, void *hint)
 	scan_memory_put(data);
 }
 
-/* Gives the memory of the encoded message to ZeroMQ. */
+/* Passes the memory of the encoded message to ZeroMQ. */
 static int
 hand_over(struct output *o)
 {
@@ -508,7 +508,10 @@ answer(struct output *o)
 	while (o->first < o->next) {
 		w = &o->worker[o->first++ % OUTPUT_WORKERS_MAX];
 		if (zmq_send(o->socket, w->id, w->size, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
-			/* gone, or it does not take its messages: the next one gets the image */
+			/*
+			 * the worker is gone, or does not take its messages: the next worker gets
+			 * the image
+			 */
 			count(&o->stats.lost, 1);
 			continue;
 		}

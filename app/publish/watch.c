@@ -24,9 +24,9 @@
 #define NS	     1000000000
 #define MS	     1000000
 #define SEARCH_STEPS 256   /* blocks that are examined for the next batch before other work */
-#define OPEN_MS	     10000 /* a file without a valid first block is given up then */
+#define OPEN_MS	     10000 /* time limit of a file without a valid first block */
 #define STREAMS_MAX  64	   /* streams of a run whose copies are recognized */
-#define ROWS_MS	     20	   /* between two looks whether the run of a file of `frames` has begun */
+#define ROWS_MS	     20	   /* between two checks whether the run of a file of `frames` has begun */
 
 enum file_state {
 	FILE_PENDING, /* its first block is not written yet */
@@ -51,7 +51,7 @@ struct watch_file {
 	uint64_t at;	 /* offset of the next batch */
 	int64_t born;	 /* when it was found; clock of now() */
 	int64_t moved;	 /* when its last batch was found */
-	int64_t checked; /* when its writer was last looked for */
+	int64_t checked; /* when its writer was last checked */
 	int64_t seen;	 /* when the batch at `at` was first seen; 0: it was not */
 	int64_t seen_ns; /* the same, ns since 1970 */
 	int64_t retry;	 /* when to read it again */
@@ -695,7 +695,7 @@ file_size(const struct watch_file *f)
 	return fstat(f->fd, &st) == 0 ? st.st_size : 0;
 }
 
-/* Goes on behind a batch that is wrong. */
+/* Continues behind a batch that is wrong. */
 static void
 skip_damage(struct watch *w, struct watch_file *f, enum scan_record_state state, uint64_t length)
 {
@@ -760,7 +760,7 @@ wait_for_batch(struct watch *w, struct watch_file *f, enum scan_record_state sta
 	return true;
 }
 
-/* Looks at the end of a file. @return true: there is more to do at once */
+/* Checks the end of a file. @return true: there is more to do at once */
 static bool
 follow_file(struct watch *w, struct watch_file *f)
 {
@@ -841,7 +841,7 @@ step_file(struct watch *w, struct watch_file *f)
 	}
 }
 
-/* Forgets files that have ended. The tree keeps their names. */
+/* Removes files that have ended from the list. The tree keeps their names. */
 static void
 drop_done(struct watch *w)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Bodies of answers that are made of a live file: images as .npy files (NumPy's format, version
+ * Bodies of replies that are made from a live file: images as .npy files (NumPy's format, version
  * 1.0), the frame as it was kept in the safetensors format, and the geometry as JSON. Each call
  * opens the file, so that a receiver may end and start between two calls. Any thread may call them.
  *

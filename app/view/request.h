@@ -56,8 +56,9 @@ enum request_plane request_plane(const char *plane);
 bool request_is_local_host(const char *host);
 
 /**
- * Check the header Sec-Fetch-Site (W3C Fetch Metadata), by which browsers say whose page sends a
- * request: one of this server, or the user. @param site  NULL: absent, no browser
+ * Check the header Sec-Fetch-Site (W3C Fetch Metadata), in which browsers name the origin of a
+ * request: only a page of this server, or the user, is accepted. @param site  NULL: absent, no
+ * browser
  */
 bool request_is_same_site(const char *site);
 

@@ -32,7 +32,7 @@ int server_start(struct server **server, const struct server_config *config,
 /** Port on which it listens, also if the address had port 0. */
 uint16_t server_port(const struct server *s);
 
-/** Something is new. Any thread. NULL is allowed. */
+/** Notify the server that a source has a new text. Any thread. NULL is allowed. */
 void server_notify(struct server *s);
 
 /** Close connections that exceed their time. To be called every second. */

@@ -24,7 +24,7 @@ struct transmit_loop;
 struct transmit_multicast;
 struct transmit_streams;
 
-/** What sends the packets. Only the loop calls these functions, except init and release. */
+/** Functions of a sender. Only the loop calls them, except init and release. */
 struct transmit_sender {
 	/** @return 0 or -ENOMEM */
 	int (*init)(struct transmit_loop *loop);

@@ -64,7 +64,7 @@ uint32_t packet_faults_frame(struct packet_faults *faults, uint64_t pulse, struc
 	struct frame_outcome *outcome);
 
 /**
- * What happens to the event that a stream sends after a frame. To be called once.
+ * Determine the fault of the event that a stream sends after a frame. To be called once.
  * @return FAULT_KINDS: it arrives; FAULT_DROP_EVENT: it is lost, and counted; FAULT_STALL: the
  *   module does not send it
  */

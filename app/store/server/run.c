@@ -240,12 +240,15 @@ is_known(const struct store_run *r)
 }
 
 /*
- * Serializes beginning a run: the directory that one thread makes must be in what the next one
- * measures.
+ * Serializes beginning a run: the directory that one thread makes must be included in the next
+ * measurement.
  */
 static pthread_mutex_t begin_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Whether a receiver may begin a run: it may not use up inodes when it may not use up bytes. */
+/*
+ * Whether a receiver may begin a run: a receiver with a limit of bytes must not use up all inodes
+ * either.
+ */
 static enum xfer_reason
 may_begin(const struct store_runs *s, struct store_run *r)
 {

@@ -440,8 +440,8 @@ has_owner(const char *copy, const struct stat *damaged)
 
 /*
  * Whether another file has a sound copy of the batch of a finding, with the CRCs that the damaged
- * announcement names: a receiver resent it. If the announcement is lost, too, no copy can be told
- * from another batch.
+ * announcement names: a receiver resent it. If the announcement is lost, too, a copy cannot be
+ * distinguished from another batch.
  */
 static bool
 is_repaired(const struct verify *v, const struct finding *f)

@@ -3,9 +3,9 @@
  * @file
  * Orphaned journals, for commands that decide where batches are while the receivers are not
  * running. A journal records which stores must truncate which batches. If a store were notified
- * after the command, its copy could be the only one by then. The journal must therefore forget this
- * before the first copy is removed, and the duplicates are reconciled. It forgets nothing of a run
- * that the command leaves alone.
+ * after the command, its copy could be the only one by then. These records must therefore be
+ * removed from the journal before the first copy is removed, and the duplicates are reconciled. The
+ * records of a run that the command does not change stay in the journal.
  */
 #ifndef LEFT_RINGS_H
 #define LEFT_RINGS_H

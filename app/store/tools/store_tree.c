@@ -105,7 +105,7 @@ has_name_of_mark(const FTSENT *e)
 		strncmp(e->fts_name, STORE_ENDED, strlen(STORE_ENDED)) == 0;
 }
 
-/* Whether a name is one of those that are looked for, whatever has it. */
+/* Whether a name is one of those that are searched, whatever kind of object has it. */
 static bool
 has_matching_name(const struct store_tree *t, const FTSENT *e)
 {
@@ -124,7 +124,7 @@ is_wanted(const struct store_tree *t, const FTSENT *e)
 	return e->fts_info == FTS_F && has_matching_name(t, e);
 }
 
-/* Whether a directory, FIFO, socket or device has the name of a file that is looked for. */
+/* Whether a directory, FIFO, socket or device has the name of a file that is searched. */
 static bool
 is_in_place_of_file(const struct store_tree *t, const FTSENT *e)
 {
