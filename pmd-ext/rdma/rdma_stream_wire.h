@@ -92,7 +92,7 @@ enum stream_message_type {
 
 /** What a proof covers; the code itself is sent. */
 struct stream_transcript {
-	/** of the message that has the code: the code of one end is not valid as that of the other */
+	/** of the message that has the code: a code of one end is not valid as one of the other */
 	uint32_t type;
 	uint32_t qpn[2]; /**< of member and sender */
 	uint32_t reserved;

@@ -217,7 +217,8 @@ bool frame_rx_advance(
 
 /**
  * Packets of a frame have arrived that an event will place. If the run is stopped before that
- * event, the frame belongs to the run. The caller trusts the number. @param frame  detector's number
+ * event, the frame belongs to the run. The caller trusts the number.
+ * @param frame  detector's number
  */
 void frame_rx_begin(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
