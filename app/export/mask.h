@@ -12,7 +12,8 @@
 /**
  * Make e->mask, which the caller frees. The geometry must be known.
  * @param calibration  file of the run; NULL: search the directory of the files of the run. Without
- *                     a file, pixels that the calibration masks are only marked in images of photons
+ *                     a file, pixels that the calibration masks are marked only in images of
+ *                     photons
  * @return 0; 1: no file was found; -ENOMEM; -ERANGE, -EBADMSG, -errno: e->message
  */
 int mask_read(struct export *e, const char *calibration);
