@@ -25,7 +25,7 @@ struct slot {
 struct chunk_pool {
 	struct export *e;
 	size_t first, nb;
-	/* of the consumer: image that it asks for, and the first one without a batch */
+	/* of the consumer: next image that it requests, and the first image without a batch */
 	size_t next, loaded;
 	int error; /* of that image's batch */
 	struct slot *slot;

@@ -157,9 +157,9 @@ exported_at(const char *dir)
 }
 
 /*
- * Whether a follower in the background exports files that existed when it started. It exports those
- * that are being written, also by the parent process since then, and those whose export did not
- * end.
+ * Return true if a follower in the background exports files that existed when it started: files
+ * that are being written, files that have changed since then, also by the parent process, and files
+ * whose export did not end.
  */
 static bool
 is_wanted(const struct follower *f, const char *stem, const char *output)

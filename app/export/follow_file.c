@@ -145,7 +145,7 @@ skip(struct follow_file *g, enum scan_record_state state, uint64_t length)
 	return -EBADMSG;
 }
 
-/* Whether a batch that is wrong now is damaged: the file does not change any more. */
+/* Return true if the file no longer changes: a wrong batch is then damaged, not incomplete. */
 static bool
 is_final(struct follow_file *g, enum scan_record_state state)
 {
@@ -182,7 +182,7 @@ wait_for_next(struct follow_file *g)
 	g->reading = NULL;
 }
 
-/* Whether the file still has the batch that was read ahead. A store may truncate its file. */
+/* Return true if the file still has the batch that was read ahead. A store may truncate it. */
 static bool
 has_next(const struct follow_file *g)
 {

@@ -22,8 +22,8 @@
 #include "source.h"
 
 /*
- * A master has the columns of all images, so the time for it grows with the run. It is at most a
- * twentieth of the time.
+ * A master has the columns of all images: the time to write it grows with the run. At most a
+ * twentieth of the time is spent on it.
  */
 #define MASTER_SECONDS 1
 #define MASTER_SHARE   20

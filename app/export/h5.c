@@ -103,13 +103,13 @@ open_file(struct h5 *h, const char *path, bool create, uint32_t chunks)
 
 	memset(h, 0, sizeof(*h));
 	h->file = -1;
-	/* files are closed here. HDF5's own end, at exit, crashes after a write that failed */
+	/* files are closed here: HDF5's exit handler crashes after a write that failed */
 	(void)H5dont_atexit();
 	(void)H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 	access = h5_check_id(h, path, H5Pcreate(H5P_FILE_ACCESS));
 	/* superblock 0; virtual datasets require the objects of 1.10 */
 	h5_check(h, path, H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V110));
-	/* objects that are still open close with the file: errors leave none of them behind */
+	/* open objects are closed with the file, so that none remains after an error */
 	h5_check(h, path, H5Pset_fclose_degree(access, H5F_CLOSE_STRONG));
 	/* readers on file systems without locks, and readers of files that grow */
 	h5_check(h, path, H5Pset_file_locking(access, false, true));

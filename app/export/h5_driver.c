@@ -434,7 +434,7 @@ driver_write(
 	struct file *f = file_of(common);
 	int ret;
 
-	/* an index may be as large as a chunk, but is written at once: blocks would divide it */
+	/* an index may be as large as a chunk; blocks would divide it: it is written at once */
 	if (type == H5FD_MEM_DRAW && size >= STREAM_MIN && begin(f)) {
 		ret = collect(f, at, data, size);
 	} else {

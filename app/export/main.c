@@ -104,7 +104,7 @@ fail(const struct export *e, int ret)
 	return ret;
 }
 
-/* Before a data file changes: an old master could then show other images than its own. */
+/* Called before a data file changes: an old master could otherwise show wrong images. */
 static int
 remove_master(struct export *e)
 {

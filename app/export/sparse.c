@@ -476,7 +476,7 @@ put_part(struct sparse_live *s, struct h5 *h, struct export *e, size_t at, size_
 }
 
 /*
- * Before a file of an earlier process is replaced: RUN_sparse.h5 may show its images.
+ * Called before a file of an earlier process is replaced: RUN_sparse.h5 may show its images.
  * @return 0; -EAGAIN; -errno: e->message
  */
 static int

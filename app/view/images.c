@@ -495,7 +495,7 @@ check_window(const struct live_reader *r, const struct request_window *w, struct
 {
 	int ret = 0;
 
-	/* the places are indices of a raster of this size, whatever another file says */
+	/* the places are indices of a raster of this size: another file may have another size */
 	if (c->width == 0 || c->id != r->head.id || c->rows != r->head.rows ||
 		c->cols != r->head.cols)
 		ret = cache_places(c, r);

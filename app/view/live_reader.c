@@ -39,8 +39,8 @@ live_reader_check(const struct live_file_head *h, uint64_t size)
 		(uint64_t)h->packets * h->packet_rows == h->rows && h->value <= 1 &&
 		h->nnz_cap <= pixels && h->geometry_size < GEOMETRY_FILE_MAX &&
 		memchr(h->run, '\0', sizeof(h->run)) != NULL;
-	/* in this order, so that the lists of a sparse frame are before its values; and without
-	 * large gaps, because a file of holes takes no memory, but its copies would */
+	/* The lists of a sparse frame must be before its values. Large gaps are refused: holes of a
+	 * file take no memory, but their copies would. */
 	good = good && is_inside(h->row_ptr, (h->rows + 1) * sizeof(uint32_t), h->col) &&
 		is_inside(h->col, h->nnz_cap * sizeof(uint16_t), h->values) &&
 		h->values <= (h->rows + 1) * sizeof(uint32_t) + h->nnz_cap * sizeof(uint16_t) +

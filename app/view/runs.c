@@ -290,7 +290,7 @@ count_rows(const struct runs *r, struct entry *e)
 	if (fd < 0)
 		return;
 	e->counted = true;
-	/* its index takes memory by the size that a file claims, with holes */
+	/* the memory of its index grows with the size that a file claims, holes included */
 	if ((uint64_t)st.st_size > LIMIT_COUNTED) {
 		escaped_line(stderr,
 			"braggline-view: %s: larger than %u GiB: its rows are not counted",

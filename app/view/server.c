@@ -399,7 +399,7 @@ send_image(struct server *s, struct MHD_Connection *connection, struct body *bod
 	return queue(connection, MHD_HTTP_OK, r, type);
 }
 
-/** 304 if the client has this version, which needs only the head of the file. */
+/** Return true if the client has this version (304). Only the head of the file is read. */
 static bool
 is_known(struct MHD_Connection *connection, const char *path, const struct wanted *w, char etag[64])
 {
@@ -829,7 +829,7 @@ answer(struct server *s, struct MHD_Connection *connection, const char *url, boo
 			"expected GET or HEAD", MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
 	if (asset != NULL)
 		return serve_asset(connection, asset);
-	/* they could not read the answer, but take all streams and downloads */
+	/* pages of other sites cannot read answers, but could occupy all streams and downloads */
 	if (!request_is_same_site(
 		    MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Sec-Fetch-Site")))
 		return refuse(connection, MHD_HTTP_FORBIDDEN, "wrong site",
@@ -860,8 +860,8 @@ count_single(void *arg, enum MHD_ValueKind kind, const char *name, const char *v
 }
 
 /**
- * Of two names or lengths, a proxy may use another one than this server (RFC 9112, 3.2 and 6.3):
- * the body that the proxy sees would then be another request here.
+ * Return true if a request has two host names or lengths. A proxy may use one of them, and this
+ * server the other (RFC 9112, 3.2 and 6.3): what is a body for the proxy would be a request here.
  */
 static bool
 is_ambiguous(struct MHD_Connection *connection)

@@ -111,7 +111,7 @@ telemetry_socket_close(struct telemetry_socket *s)
 	s->fd = -1;
 }
 
-/** Another key is that of another command: an answer that came late, or twice. */
+/** A reply with another key answers another command: it is late, or was sent twice. */
 static int
 check_reply(const char *text, size_t size, const char *command)
 {
@@ -160,7 +160,7 @@ telemetry_socket_query(
 		return ret;
 	}
 	text[n] = '\0';
-	/* they can only be blanks between tokens; an event is one line */
+	/* line ends in JSON are blanks between tokens; an event is one line */
 	for (char *c = text; *c != '\0'; c++)
 		if (*c == '\n' || *c == '\r')
 			*c = ' ';
