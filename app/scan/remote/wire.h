@@ -218,7 +218,7 @@ enum scan_kind {
 	SCAN_BODY,   /**< body of type 0: the packed body of the message with this number */
 	SCAN_PUSHED, /**< no bytes: a part of such a body is written to a slot */
 	SCAN_END,    /**< no bytes: the end of the result; the number is that of the next message */
-	SCAN_ERROR,  /**< struct scan_error: the query failed; the result is not complete */
+	SCAN_ERROR,  /**< struct scan_error: the query failed; what came before is not complete */
 	SCAN_KINDS
 };
 

@@ -234,7 +234,7 @@ take_stage(struct scan_worker *w, uint32_t *slot)
 	return stage;
 }
 
-/* Return a stage of take_stage() that was not used. */
+/* Return what take_stage() gave, as it was not used. */
 static void
 return_stage(struct scan_worker *w, int stage, uint32_t slot)
 {

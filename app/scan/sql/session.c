@@ -289,7 +289,7 @@ find_view(struct sql_session *s, const struct sql_name *n, struct view *v)
 		(!in_memory && strcasecmp(n->schema, MEMORY_DATABASE) == 0);
 }
 
-/* Part of the SQL of a view that is the same for all ranges of frames. */
+/* Part of the SQL of a view: what is the same for all ranges of frames. */
 static size_t
 view_name_length(const char *sql)
 {

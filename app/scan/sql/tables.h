@@ -39,7 +39,7 @@ enum sql_fill {
 	SQL_COPY,      /**< memcpy() */
 };
 
-/** State of the table functions. It must outlive the database. */
+/** What the table functions need. It must outlive the database. */
 struct sql_tables {
 	const struct duckdb_api *api;
 	struct sql_catalog *catalog; /**< NULL: the functions take paths; requires SQL_COPY */
