@@ -405,7 +405,7 @@ drop_unused(const struct frame_table *ft, struct frame_rx *frx, uint64_t frame)
 	return FRAME_PLACE_NO_RUN;
 }
 
-/** Return true if this packet of the stream's last frame was placed, or if that is not known. */
+/** Has this packet of the stream's last frame been placed? True if that is not known. */
 static bool
 was_placed(const struct frame_table *ft, uint32_t stream, uint64_t frame, uint32_t packet)
 {
