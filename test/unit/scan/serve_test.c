@@ -41,10 +41,17 @@ struct peer {
 	enum scan_reason refused;
 	uint64_t sent, received;
 	uint32_t cursor;
-	bool lazy; /* gives no credit */
+	bool lazy; /* gives no credit, and frees nothing */
+	bool pull; /* reads bodies, all of them to its first slot */
+	struct {
+		uint64_t addr;
+		uint32_t rkey, length;
+	} part[SCAN_PARTS]; /* the last ones that were announced */
+	unsigned int announced, read;
 	/* of the last query */
 	unsigned int messages, records, pushed, written;
 	uint64_t bytes; /* of bodies */
+	uint64_t sum;	/* of the bytes that were read */
 	bool ended;
 	uint32_t error;
 	char sqlstate[SCAN_SQLSTATE + 1];
@@ -94,6 +101,44 @@ give_credit(struct peer *p, uint32_t messages, int slot)
 }
 
 static void
+free_part(struct peer *p, uint64_t addr)
+{
+	struct {
+		struct scan_free m;
+		uint64_t addr[1];
+	} m;
+
+	scan_msg_begin(&m, SCAN_FREE, sizeof(m.m) + 8, 0);
+	m.m.nb = 1;
+	m.addr[0] = addr;
+	say(p, &m, m.m.head.length);
+}
+
+static void
+read_part(struct peer *p, uint64_t addr, uint32_t rkey, uint32_t length)
+{
+	const struct rdma_sge sg = {
+		(uintptr_t)slots + (p - peer) * SLOTS * SLOT, length, rdma_mr_lkey(mr)};
+
+	assert_int_equal(xfer_qp_read(&p->link, p->announced, &sg, addr, rkey), 0);
+}
+
+static void
+take_pulled(struct peer *p, const struct scan_record *r, const uint8_t *bytes)
+{
+	struct scan_pulled at;
+
+	assert_true(p->pull && r->length <= SLOT);
+	memcpy(&at, bytes, sizeof(at));
+	p->part[p->announced % SCAN_PARTS].addr = at.addr;
+	p->part[p->announced % SCAN_PARTS].rkey = at.rkey;
+	p->part[p->announced % SCAN_PARTS].length = r->length;
+	if (!p->lazy)
+		read_part(p, at.addr, at.rkey, r->length);
+	p->announced++;
+}
+
+static void
 take_data(struct peer *p, const struct scan_data *m)
 {
 	size_t at = sizeof(*m);
@@ -105,8 +150,10 @@ take_data(struct peer *p, const struct scan_data *m)
 	p->messages++;
 	while ((bytes = scan_record_next(m, &at, &r)) != NULL) {
 		p->records++;
-		if (r.kind == SCAN_BODY || r.kind == SCAN_PUSHED)
+		if (r.kind == SCAN_BODY || r.kind == SCAN_PUSHED || r.kind == SCAN_PULLED)
 			p->bytes += r.length;
+		if (r.kind == SCAN_PULLED)
+			take_pulled(p, &r, bytes);
 		if (r.kind == SCAN_PUSHED) {
 			p->pushed++;
 			assert_true(r.slot < SLOTS);
@@ -153,8 +200,23 @@ on_written(void *arg, uint32_t imm)
 	((struct peer *)arg)->written++;
 }
 
+/* The bytes of a part are in the first slot, until the next READ is answered. */
+static void
+on_read(void *arg, uint64_t number)
+{
+	struct peer *p = arg;
+	const uint8_t *bytes = slots + (p - peer) * SLOTS * SLOT;
+	const uint32_t length = p->part[number % SCAN_PARTS].length;
+	uint32_t i;
+
+	for (i = 0; i < length; i++)
+		p->sum += bytes[i];
+	p->read++;
+	free_part(p, p->part[number % SCAN_PARTS].addr);
+}
+
 static const struct xfer_qp_ops ops = {
-	.message = on_message, .forged = on_forged, .written = on_written};
+	.message = on_message, .forged = on_forged, .written = on_written, .done = on_read};
 
 static void
 on_event(struct peer *p, const struct rdma_event *event)
@@ -236,8 +298,12 @@ turn(void)
 static struct peer *
 call(unsigned int i, const char *name, const struct xfer_key *k)
 {
-	const struct xfer_qp_config config = {
-		.dev = dev, .pd = pd, .receives = 64, .ops = &ops, .arg = &peer[i]};
+	const struct xfer_qp_config config = {.dev = dev,
+		.pd = pd,
+		.receives = 64,
+		.writes = SCAN_PARTS,
+		.ops = &ops,
+		.arg = &peer[i]};
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(SCAN_PORT)};
 	struct peer *p = &peer[i];
 	struct rdma_conn_attr attr = {.private_data = &p->proof.call,
@@ -291,6 +357,23 @@ connect_peer(unsigned int i)
 	return p;
 }
 
+/* Connect a client that reads bodies. */
+static struct peer *
+connect_puller(unsigned int i)
+{
+	struct peer *p = call(i, "ana", &key[0]);
+	struct scan_grant m;
+
+	wait_for(p->up || p->gone || p->refused);
+	assert_true(p->up);
+	p->pull = true;
+	scan_msg_begin(&m, SCAN_GRANT, sizeof(m), 0);
+	m.head.flags = SCAN_PULL;
+	m.slot_bytes = SLOT;
+	say(p, &m, sizeof(m));
+	return p;
+}
+
 static void
 ask(struct peer *p, const char *sql)
 {
@@ -302,7 +385,8 @@ ask(struct peer *p, const char *sql)
 
 	assert_true(length <= SCAN_QUERY_PART);
 	p->messages = p->records = p->pushed = p->written = 0;
-	p->bytes = 0;
+	p->bytes = p->sum = 0;
+	p->announced = p->read = 0;
 	p->ended = false;
 	p->error = 0;
 	memset(p->text, 0, sizeof(p->text));
@@ -366,6 +450,16 @@ no_server(void **state)
 
 static const struct scan_server_config plain;
 
+static void
+write_run(void)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "rm -f %s/lyso_1_*; '%s' %s lyso_1 float32 2 200 1", dir,
+		getenv("ARROW_WRITE"), dir);
+	assert_int_equal(system(command), 0);
+}
+
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 /* A small result is one message: columns, schema, batch, body, end. */
@@ -402,6 +496,228 @@ pushed_result(void **state)
 	assert_true(p->bytes >= 20000 * 9 * 8);
 	assert_true(p->pushed >= 20000 * 9 * 8 / SLOT);
 	assert_int_equal(scan_server_get_counters(server)->pushed_bytes, p->bytes);
+}
+
+/* Bodies are read by the client, with one READ for each part, and the same bytes come. */
+static void
+pulled_result(void **state)
+{
+	const struct scan_server_counters *n;
+	uint64_t sum = 0, i;
+	struct peer *p;
+
+	open_server(&plain);
+	n = scan_server_get_counters(server);
+	p = connect_puller(0);
+	ask(p, "SELECT i FROM range(100000) t(i)");
+	wait_for(p->ended && p->read == p->announced);
+	assert_int_equal(p->error, 0);
+	for (i = 0; i < 100000; i++)
+		sum += (i & 0xff) + (i >> 8 & 0xff) + (i >> 16);
+	assert_int_equal(p->sum, sum);
+	assert_true(p->bytes >= 800000 && p->announced >= 800000 / SLOT);
+	assert_int_equal(n->pulled_bytes, p->bytes);
+	assert_int_equal(n->pushed_bytes, 0);
+	wait_for(n->held_bytes == 0);
+	/* a body is larger than all of the memory for parts */
+	ask(p, "SELECT list(i) FROM range(200000) t(i)");
+	wait_for(p->ended && p->read == p->announced);
+	assert_int_equal(p->error, 0);
+	assert_true(p->announced > 2 * SCAN_PARTS);
+	/* small bodies still come in the message */
+	ask(p, "SELECT 42 AS x");
+	wait_for(p->ended);
+	assert_int_equal(p->records, 5);
+	assert_int_equal(p->announced, 0);
+}
+
+/* Parts of lists past the engine are bytes that do not change, also if the file does. */
+static void
+pulled_lists(void **state)
+{
+	const struct scan_work *n;
+	uint64_t sum, bytes;
+	struct peer *p;
+	char file[64];
+
+	write_run();
+	open_server(&plain);
+	n = &scan_server_get_counters(server)->work;
+	p = connect_puller(0);
+	ask(p, "SELECT value FROM lyso_1.images");
+	wait_for(p->ended && p->read == p->announced);
+	assert_int_equal(p->error, 0);
+	sum = p->sum;
+	bytes = p->bytes;
+	assert_true(n->deferred_bytes > 100000 && n->gathered_bytes == 0);
+	assert_int_equal(n->copied_bytes, n->result_bytes);
+	p->lazy = true;
+	ask(p, "SELECT value FROM lyso_1.images");
+	wait_for(p->announced > 0);
+	wait_for(p->announced == SCAN_PARTS || p->ended);
+	snprintf(file, sizeof(file), "%s/lyso_1_images.arrow", dir);
+	assert_int_equal(truncate(file, 8192), 0);
+	if (!p->ended) {
+		p->lazy = false;
+		for (unsigned int i = 0; i < SCAN_PARTS; i++)
+			free_part(p, p->part[i].addr);
+		give_credit(p, p->messages, -1);
+		wait_for(p->ended);
+		assert_int_equal(p->error, EIO);
+		assert_true(p->bytes < bytes);
+	}
+	assert_true(sum > 0);
+}
+
+/* A client that frees nothing stops its own query, and its session ends after a time. */
+static void
+never_frees(void **state)
+{
+	const struct scan_server_counters *n;
+	struct peer *lazy, *p;
+
+	open_server(&(struct scan_server_config){.hold_ms = 1000});
+	n = scan_server_get_counters(server);
+	p = connect_peer(1);
+	lazy = connect_puller(0);
+	lazy->lazy = true;
+	ask(lazy, "SELECT * FROM range(10000000)");
+	wait_for(lazy->announced == SCAN_PARTS);
+	wait_for(n->held_bytes > 0);
+	assert_in_range(n->held_bytes, SCAN_PARTS * SLOT / 2, SCAN_PARTS * SLOT);
+	ask(p, "SELECT * FROM range(50000)");
+	wait_for(p->ended);
+	assert_int_equal(p->error, 0);
+	assert_int_equal(lazy->announced, SCAN_PARTS);
+	wait_for(lazy->refused);
+	assert_int_equal(lazy->refused, SCAN_REASON_HELD);
+	assert_int_equal(n->refused[SCAN_REASON_HELD], 1);
+	wait_for(n->held_bytes == 0 && n->sessions_current == 1);
+	/* also parts of a result that has ended */
+	lazy = connect_puller(2);
+	lazy->lazy = true;
+	ask(lazy, "SELECT * FROM range(5000)");
+	wait_for(lazy->ended);
+	wait_for(lazy->refused);
+	assert_int_equal(lazy->refused, SCAN_REASON_HELD);
+	ask(p, "SELECT 1");
+	wait_for(p->ended);
+	assert_int_equal(p->error, 0);
+}
+
+/* A query is cancelled whose parts are not freed; they can still be read and freed. */
+static void
+cancelled_pull(void **state)
+{
+	struct peer *p;
+	unsigned int i;
+
+	open_server(&plain);
+	p = connect_puller(0);
+	p->lazy = true;
+	ask(p, "SELECT * FROM range(10000000)");
+	wait_for(p->announced == SCAN_PARTS);
+	cancel(p);
+	wait_for(p->ended);
+	assert_string_equal(p->sqlstate, "57014");
+	for (i = 0; i < SCAN_PARTS - 1; i++)
+		free_part(p, p->part[i].addr);
+	/* only one part is still held: the next result comes through the others */
+	give_credit(p, p->messages, -1);
+	p->lazy = false;
+	ask(p, "SELECT * FROM range(200000)");
+	wait_for(p->ended && p->read == p->announced);
+	assert_int_equal(p->error, 0);
+	assert_true(p->announced > SCAN_PARTS);
+	assert_int_equal(p->refused, 0);
+}
+
+/* Only parts that the session holds can be freed. */
+static void
+wrong_frees(void **state)
+{
+	struct peer *p, *other;
+	uint64_t addr;
+	unsigned int i;
+
+	open_server(&plain);
+	other = connect_puller(1);
+	other->lazy = true;
+	ask(other, "SELECT * FROM range(10000000)");
+	wait_for(other->announced == SCAN_PARTS);
+	for (i = 0; i < 6; i++) {
+		/* a client with slots has no parts */
+		p = i == 5 ? connect_peer(0) : connect_puller(0);
+		p->lazy = true;
+		ask(p, "SELECT * FROM range(10000000)");
+		wait_for(p->announced == SCAN_PARTS || p->written == SLOTS);
+		addr = p->part[0].addr;
+		if (i == 0)
+			addr += 64; /* within a part */
+		else if (i == 1)
+			addr = 64;
+		else if (i == 2)
+			addr = UINT64_MAX - 63;
+		else if (i == 3)
+			addr = other->part[0].addr;
+		else if (i == 4)
+			free_part(p, addr); /* and once more */
+		else
+			addr = other->part[0].addr;
+		free_part(p, addr);
+		wait_for(p->refused);
+		assert_int_equal(p->refused, SCAN_REASON_ORDER);
+		hang_up(p);
+	}
+	assert_int_equal(other->refused, 0);
+	for (i = 0; i < SCAN_PARTS; i++)
+		free_part(other, other->part[i].addr);
+	give_credit(other, other->messages, -1);
+	other->lazy = false;
+	cancel(other);
+	wait_for(other->ended);
+	assert_string_equal(other->sqlstate, "57014");
+}
+
+/* A key is of no use to another session, and for nothing but reading. */
+static void
+foreign_keys(void **state)
+{
+	const uint32_t imm = 0;
+	struct rdma_sge sg;
+	struct peer *p, *other;
+	unsigned int i;
+
+	open_server(&plain);
+	other = connect_puller(1);
+	other->lazy = true;
+	ask(other, "SELECT * FROM range(10000000)");
+	wait_for(other->announced == SCAN_PARTS);
+	for (i = 0; i < 3; i++) {
+		p = i == 2 ? connect_puller(0) : connect_peer(0);
+		p->lazy = true;
+		ask(p, "SELECT * FROM range(10000000)");
+		wait_for(p->announced == SCAN_PARTS || p->written == SLOTS);
+		sg = (struct rdma_sge){(uintptr_t)slots, 64, rdma_mr_lkey(mr)};
+		if (i == 0)
+			read_part(p, other->part[0].addr, other->part[0].rkey, 64);
+		else if (i == 1)
+			(void)xfer_qp_write(&p->link, 0, &sg, 1, other->part[0].addr,
+				other->part[0].rkey, &imm);
+		else
+			(void)xfer_qp_write(
+				&p->link, 0, &sg, 1, p->part[0].addr, p->part[0].rkey, &imm);
+		wait_for(p->link.broken || p->gone);
+		assert_int_equal(p->read, 0);
+		hang_up(p);
+	}
+	assert_false(other->link.broken || other->gone);
+	other->lazy = false;
+	for (i = 0; i < SCAN_PARTS; i++)
+		free_part(other, other->part[i].addr);
+	give_credit(other, other->messages, -1);
+	cancel(other);
+	wait_for(other->ended);
 }
 
 /* A client that takes nothing has all its slots filled, and stops only its own query. */
@@ -505,6 +821,17 @@ killed(void **state)
 	for (i = 0; i < 3; i++)
 		hang_up(&peer[i]);
 	wait_for(scan_server_is_idle(server));
+	/* also in the middle of READs, and with parts that are not freed */
+	for (i = 0; i < 3; i++) {
+		p = connect_puller(i);
+		p->lazy = i == 1;
+		ask(p, "SELECT * FROM range(100000000)");
+		wait_for(p->read > 2 || (i == 1 && p->announced == SCAN_PARTS));
+	}
+	for (i = 0; i < 3; i++)
+		hang_up(&peer[i]);
+	wait_for(scan_server_is_idle(server));
+	assert_int_equal(scan_server_get_counters(server)->held_bytes, 0);
 	p = connect_peer(0);
 	ask(p, "SELECT 1");
 	wait_for(p->ended);
@@ -601,16 +928,6 @@ statements(void **state)
 	assert_true(p->bytes > 0);
 	assert_non_null(strstr(p->text, "mid"));
 	assert_string_equal(p->sqlstate, "58000");
-}
-
-static void
-write_run(void)
-{
-	char command[256];
-
-	snprintf(command, sizeof(command), "rm -f %s/lyso_1_*; '%s' %s lyso_1 float32 2 200 1", dir,
-		getenv("ARROW_WRITE"), dir);
-	assert_int_equal(system(command), 0);
 }
 
 /* Long lists of files are written to slots from the files, and all else is copied once before. */
@@ -883,6 +1200,12 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(inline_result, no_server),
 		cmocka_unit_test_teardown(pushed_result, no_server),
+		cmocka_unit_test_teardown(pulled_result, no_server),
+		cmocka_unit_test_teardown(pulled_lists, no_server),
+		cmocka_unit_test_teardown(never_frees, no_server),
+		cmocka_unit_test_teardown(cancelled_pull, no_server),
+		cmocka_unit_test_teardown(wrong_frees, no_server),
+		cmocka_unit_test_teardown(foreign_keys, no_server),
 		cmocka_unit_test_teardown(stopped_client, no_server),
 		cmocka_unit_test_teardown(cancelled, no_server),
 		cmocka_unit_test_teardown(deadline, no_server),
