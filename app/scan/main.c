@@ -28,6 +28,7 @@
 #include "serve_telemetry.h"
 #include "spots.h"
 #include "statements.h"
+#include "xfer/msg.h"
 
 #define EXIT_DAMAGED 1
 #define EXIT_USAGE   2
@@ -342,6 +343,17 @@ use_rdma(struct options *o, int argc, char **argv, int own)
 	return ret;
 }
 
+static bool
+is_identity(const char *text)
+{
+	char name[XFER_NAME_BYTES] = "";
+
+	if (strlen(text) >= sizeof(name))
+		return false;
+	memcpy(name, text, strlen(text));
+	return xfer_name_check(name);
+}
+
 /* Check the options of --serve and --connect. @param nb  number of directories and files */
 static int
 check_remote(struct options *o, char *const *path, int nb)
@@ -369,9 +381,22 @@ check_remote(struct options *o, char *const *path, int nb)
 		o->server.worker.memory = o->query.memory != NULL ? o->query.memory : "1GB";
 		return 0;
 	}
-	if ((o->query.sql == NULL && !o->session) || o->client.identity == NULL ||
-		o->client.key == NULL)
-		return usage("--connect requires --sql or --session, --identity and --key", "");
+	if (o->query.sql == NULL && !o->session)
+		return usage("--connect requires --sql or --session", "");
+	if (o->client.identity == NULL)
+		return usage(
+			"--connect requires --identity NAME: the user's name in the keyring of "
+			"the server, as in [receiver NAME]",
+			"");
+	if (!is_identity(o->client.identity))
+		return usage(
+			"--identity: expected 1 to 63 letters, digits, '-', '_' and '.', without "
+			"'.' at the beginning, found ",
+			o->client.identity);
+	if (o->client.key == NULL)
+		return usage("--connect requires --key FILE: the user's key, which is that of the "
+			     "keyring of the server",
+			"");
 	if (o->server.keys != NULL || o->server.port > 0 || o->server.sessions > 0 ||
 		o->server.deadline_ms > 0 || o->server.idle_ms > 0 || o->server.hold_ms > 0)
 		return usage("--connect: --keys, --port, --sessions, --deadline, --idle and --hold "

@@ -200,11 +200,16 @@ static void
 refused(struct scan_client *c, enum scan_reason reason)
 {
 	const char *name = scan_reason_name(reason);
+	char text[512];
 
 	switch (reason) {
 	case SCAN_REASON_KEY:
 	case SCAN_REASON_RIGHTS:
-		go_down(c, -EACCES, "28000", "the server refuses the connection", name);
+		snprintf(text, sizeof(text),
+			"%s: the keyring of the server (--keys) must have [receiver %s] with %s",
+			name, c->identity,
+			reason == SCAN_REASON_KEY ? "this key" : "rights = read");
+		go_down(c, -EACCES, "28000", "the server refuses the connection", text);
 		break;
 	case SCAN_REASON_BUSY:
 	case SCAN_REASON_SESSIONS:
@@ -406,7 +411,7 @@ begin_connection(struct scan_client *c)
 	};
 
 	if (scan_proof_call(&c->proof, c->identity, &c->key) != SCAN_REASON_NONE) {
-		go_down(c, -EINVAL, "28000", c->identity, "not the name of an identity");
+		go_down(c, -EINVAL, "28000", "the identity is no name of a user", c->identity);
 		return -EINVAL;
 	}
 	c->conn = rdma_conn_connect(c->link.qp, (const struct sockaddr *)&c->server, &attr);

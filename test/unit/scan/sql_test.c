@@ -285,7 +285,7 @@ test_only_one_select_is_executed(void **state)
 		{"SELEKT 1", "syntax error"},
 		{"FROM none.frames", "none"},
 		{"FROM frames('none')",
-			"no run is named none (number of runs: 1, the first is lyso_7)"},
+			"no run is named none (number of runs: 1: lyso_7)"},
 		{"FROM frames('n*')", "matches n*"},
 		{"FROM frames(NULL)", "NULL"},
 		{"SELECT '\xff\xfe'", "not text in UTF-8"},
