@@ -103,8 +103,8 @@ static const struct telemetry_command commands[] = {
 		"(no free session), refused_late (not authenticated in time), refused_key (wrong "
 		"identity or key), refused_rights, refused_order (an unexpected message), "
 		"refused_silent, refused_idle, refused_sessions (too many of the identity), "
-		"refused_forged, refused_stopping, refused_failed, refused_held (a part of a body was not "
-		"freed in time) (connections and sessions)",
+		"refused_forged, refused_stopping, refused_failed (connections and sessions), "
+		"refused_held (sessions: a part of a body was not freed in time)",
 		answer_scan},
 	{"/braggline/rdma", "", "The RDMA device, since the start", TELEMETRY_RDMA_KEYS,
 		answer_rdma},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -569,6 +570,7 @@ prepare_failed(struct sql_session *s, const char *error)
 		strstr(error, "Binder Error: Catalog ") != error)
 		return session_error(s, -EINVAL, "%s", error);
 	sql_catalog_names(s->catalog, names, sizeof(names));
+	names[0] = (char)toupper((unsigned char)names[0]);
 	return session_error(s, -EINVAL,
 		"%s\n\n%s\nThe tables of a run are RUN.frames and RUN.images; \"RUN\".frames if RUN is "
 		"no SQL name",
