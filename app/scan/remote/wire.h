@@ -8,8 +8,9 @@
  * and the slots that the client grants. Results are messages of Arrow's Dissociated IPC protocol
  * (DissociatedIPC.rst): metadata without the prefix FFFFFFFF and length, and bodies with the tag of
  * their sequence number. Verbs has no tagged messages. A SEND therefore has a head and records,
- * of which SCAN_METADATA and SCAN_BODY carry such a message or a part of it, and SCAN_PUSHED
- * announces a part of a body that a WRITE with immediate places in a slot.
+ * of which SCAN_METADATA and SCAN_BODY carry such a message or a part of it. SCAN_PUSHED announces
+ * a part of a body that a WRITE with immediate places in a slot, and SCAN_PULLED one that the
+ * client reads.
  *
  * All numbers are little-endian. Structures have no padding. Reserved bytes are zero and are
  * checked. Receivers check a private copy that the peer cannot change.

@@ -1128,7 +1128,7 @@ random_messages(void **state)
 	open_server(&plain);
 	good = connect_peer(1);
 	for (i = 0; i < 40; i++) {
-		p = connect_peer(0);
+		p = i % 2 == 0 ? connect_peer(0) : connect_puller(0);
 		for (k = 0; k < sizeof(message); k++)
 			message[k] = rand_r(&seed) % 3 ? 0 : rand_r(&seed);
 		m->type = rand_r(&seed) % (SCAN_TYPES + 1);
