@@ -99,12 +99,12 @@ static const struct telemetry_command commands[] = {
 		"device read from mapped files), "
 		"message_bytes (of messages with results), slot_bytes (of bodies that were "
 		"written to slots of clients), pull_bytes (of bodies that clients read), "
-		"pull_bytes_current (of these, not freed yet); refused_malformed, refused_version, refused_busy "
-		"(no free session), refused_late (not authenticated in time), refused_key (wrong "
-		"identity or key), refused_rights, refused_order (an unexpected message), "
-		"refused_silent, refused_idle, refused_sessions (too many of the identity), "
-		"refused_forged, refused_stopping, refused_failed (connections and sessions), "
-		"refused_held (sessions: a part of a body was not freed in time)",
+		"pull_bytes_current (of these, not freed yet); refused_malformed, "
+		"refused_version, refused_busy (no free session), refused_late (not authenticated "
+		"in time), refused_key (wrong identity or key), refused_rights, refused_order (an "
+		"unexpected message), refused_silent, refused_idle, refused_sessions (too many of "
+		"the identity), refused_forged, refused_stopping, refused_failed (connections and "
+		"sessions), refused_held (sessions: a part of a body was not freed in time)",
 		answer_scan},
 	{"/braggline/rdma", "", "The RDMA device, since the start", TELEMETRY_RDMA_KEYS,
 		answer_rdma},

@@ -2,8 +2,9 @@
 /**
  * @file
  * A queue pair that carries messages of the transfer protocol in both directions, and WRITEs or
- * READs in one direction. Both ends use it. The lcore that owns the poll group makes all calls, except for the
- * functions marked *control*: the control lcore of the device calls these, as in rdma.h.
+ * READs in one direction. Both ends use it. The lcore that owns the poll group makes all calls,
+ * except for the functions marked *control*: the control lcore of the device calls these, as in
+ * rdma.h.
  *
  * A received message is in memory that only the device writes. Its handler reads it in place; the
  * receive is posted again after the handler has returned.

@@ -572,8 +572,8 @@ prepare_failed(struct sql_session *s, const char *error)
 	sql_catalog_names(s->catalog, names, sizeof(names));
 	names[0] = (char)toupper((unsigned char)names[0]);
 	return session_error(s, -EINVAL,
-		"%s\n\n%s\nThe tables of a run are RUN.frames and RUN.images; \"RUN\".frames if RUN is "
-		"no SQL name",
+		"%s\n\n%s\nThe tables of a run are RUN.frames and RUN.images; \"RUN\".frames if "
+		"RUN is no SQL name",
 		error, names);
 }
 
