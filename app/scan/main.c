@@ -28,6 +28,7 @@
 #include "serve_telemetry.h"
 #include "spots.h"
 #include "statements.h"
+#include "xfer/msg.h"
 
 #define EXIT_DAMAGED 1
 #define EXIT_USAGE   2
@@ -105,11 +106,14 @@ static const char help[] =
 	"  --device D    RDMA device: roce:port=P,ip=ADDRESS/BITS or verbs:NAME\n"
 	"  --identity NAME  with --connect: name of the user at the server\n"
 	"  --key FILE    with --connect: key of the user\n"
+	"  --pull        with --connect: read results from the server's memory, by RDMA READ\n"
 	"  --keys FILE   with --serve: users, their keys and the runs that they may read\n"
 	"  --port N      with --serve: port to listen on (default 18517)\n"
 	"  --sessions N  with --serve: maximum number of clients, 1 to 64 (default 16)\n"
 	"  --deadline S  with --serve: maximum seconds of a query (default 600)\n"
 	"  --idle S      with --serve: maximum seconds of a client without query (default 600)\n"
+	"  --hold S      with --serve: maximum seconds until a client of --pull has read a part\n"
+	"                of a result (default 600)\n"
 	"                --threads and --memory are limits of each client (1, 1GB)\n"
 	"  --list-telemetry  print the commands of /braggline/... of --serve and exit\n"
 	"  --help        print this help and exit\n"
@@ -271,6 +275,9 @@ read_remote(struct options *o, int opt, const char *text)
 	case 'Y':
 		o->server.keys = text;
 		return 0;
+	case 'Q':
+		o->client.pull = true;
+		return 0;
 	}
 	number = strtoull(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end != '\0' || strlen(text) > 5 || number < 1 ||
@@ -278,6 +285,7 @@ read_remote(struct options *o, int opt, const char *text)
 		return usage(opt == 'P'	     ? "--port: expected 1 to 65535, not "
 				: opt == 'N' ? "--sessions: expected 1 to 64, not "
 				: opt == 'L' ? "--deadline: expected 1 to 86400 seconds, not "
+				: opt == 'H' ? "--hold: expected 1 to 86400 seconds, not "
 					     : "--idle: expected 1 to 86400 seconds, not ",
 			text);
 	if (opt == 'P')
@@ -286,6 +294,8 @@ read_remote(struct options *o, int opt, const char *text)
 		o->server.sessions = number;
 	else if (opt == 'L')
 		o->server.deadline_ms = number * 1000;
+	else if (opt == 'H')
+		o->server.hold_ms = number * 1000;
 	else
 		o->server.idle_ms = number * 1000;
 	return 0;
@@ -333,6 +343,17 @@ use_rdma(struct options *o, int argc, char **argv, int own)
 	return ret;
 }
 
+static bool
+is_identity(const char *text)
+{
+	char name[XFER_NAME_BYTES] = "";
+
+	if (strlen(text) >= sizeof(name))
+		return false;
+	memcpy(name, text, strlen(text));
+	return xfer_name_check(name);
+}
+
 /* Check the options of --serve and --connect. @param nb  number of directories and files */
 static int
 check_remote(struct options *o, char *const *path, int nb)
@@ -348,6 +369,8 @@ check_remote(struct options *o, char *const *path, int nb)
 			return usage("--serve: --identity and --key are those of a client; the "
 				     "users of a server are those of --keys",
 				"");
+		if (o->client.pull)
+			return usage("--serve: --pull is an option of a client", "");
 		if (o->server.keys == NULL || nb == 0)
 			return usage("--serve requires --keys, and a directory or a file", "");
 		if (o->query.stats)
@@ -358,14 +381,27 @@ check_remote(struct options *o, char *const *path, int nb)
 		o->server.worker.memory = o->query.memory != NULL ? o->query.memory : "1GB";
 		return 0;
 	}
-	if ((o->query.sql == NULL && !o->session) || o->client.identity == NULL ||
-		o->client.key == NULL)
-		return usage("--connect requires --sql or --session, --identity and --key", "");
+	if (o->query.sql == NULL && !o->session)
+		return usage("--connect requires --sql or --session", "");
+	if (o->client.identity == NULL)
+		return usage(
+			"--connect requires --identity NAME: the user's name in the keyring of "
+			"the server, as in [receiver NAME]",
+			"");
+	if (!is_identity(o->client.identity))
+		return usage(
+			"--identity: expected 1 to 63 letters, digits, '-', '_' and '.', without "
+			"'.' at the beginning, found ",
+			o->client.identity);
+	if (o->client.key == NULL)
+		return usage("--connect requires --key FILE: the user's key, which is that of the "
+			     "keyring of the server",
+			"");
 	if (o->server.keys != NULL || o->server.port > 0 || o->server.sessions > 0 ||
-		o->server.deadline_ms > 0 || o->server.idle_ms > 0)
-		return usage("--connect: --keys, --port, --sessions, --deadline and --idle are "
-			     "those of a server; the port of a server is that of its address, as "
-			     "in 10.0.0.2:18517",
+		o->server.deadline_ms > 0 || o->server.idle_ms > 0 || o->server.hold_ms > 0)
+		return usage("--connect: --keys, --port, --sessions, --deadline, --idle and --hold "
+			     "are those of a server; the port of a server is that of its address, "
+			     "as in 10.0.0.2:18517",
 			"");
 	if (o->query.stats && o->query.format != QUERY_ARROW)
 		return usage("--stats requires --format arrow", "");
@@ -413,6 +449,8 @@ main(int argc, char **argv)
 		{"sessions", required_argument, NULL, 'N'},
 		{"deadline", required_argument, NULL, 'L'},
 		{"idle", required_argument, NULL, 'J'},
+		{"hold", required_argument, NULL, 'H'},
+		{"pull", no_argument, NULL, 'Q'},
 		{"list-telemetry", no_argument, NULL, 'V'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'v'},
@@ -504,6 +542,8 @@ main(int argc, char **argv)
 		case 'N':
 		case 'L':
 		case 'J':
+		case 'H':
+		case 'Q':
 			if (read_remote(&o, opt, optarg) != 0)
 				return EXIT_USAGE;
 			remote = true;
@@ -524,8 +564,8 @@ main(int argc, char **argv)
 	if (o.query.sql != NULL || o.session || o.serve)
 		sql_heap_prepare();
 	if (remote && !o.serve && o.client.server == NULL)
-		return usage("--device, --identity, --key, --keys, --port, --sessions, --deadline "
-			     "and --idle require --serve or --connect",
+		return usage("--device, --identity, --key, --pull, --keys, --port, --sessions, "
+			     "--deadline, --idle and --hold require --serve or --connect",
 			"");
 	if (o.session && (o.query.sql != NULL || is_report(&o) || o.recover))
 		return usage("--session cannot be used with --sql, --recover and reports", "");

@@ -352,9 +352,10 @@ show_counters(const struct scan_client *c)
 	scan_client_counters(c, &n);
 	fprintf(stderr,
 		"%s: record batches %" PRIu64 ", bytes of bodies in messages %" PRIu64
-		", in slots %" PRIu64 ", of these copied out of slots %" PRIu64 "\n",
-		program_invocation_short_name, n.batches, n.inline_bytes, n.pushed_bytes,
-		n.copied_bytes);
+		", in slots %" PRIu64 ", of these read by READ %" PRIu64
+		", copied out of slots %" PRIu64 "\n",
+		program_invocation_short_name, n.batches, n.inline_bytes,
+		n.pushed_bytes + n.pulled_bytes, n.pulled_bytes, n.copied_bytes);
 }
 
 int

@@ -105,16 +105,16 @@ serve(struct scan_server_config *config)
 		(void)scan_server_poll(s);
 	n = scan_server_get_counters(s);
 	LOG(NOTICE,
-		"%" PRIu64 " sessions, %" PRIu64 " queries, %" PRIu64 " cancelled, %" PRIu64
-		" beyond the deadline, %" PRIu64 " bytes in messages, %" PRIu64
-		" bytes in slots, %" PRIu64 " connections lost\n",
-		n->sessions, n->queries, n->cancelled, n->deadlines, n->inline_bytes,
-		n->pushed_bytes, n->lost);
+		"sessions: %" PRIu64 ", lost: %" PRIu64 ", queries: %" PRIu64
+		", cancelled: %" PRIu64 ", beyond the deadline: %" PRIu64
+		", bytes in messages: %" PRIu64 ", in slots: %" PRIu64 ", read by clients: %" PRIu64
+		"\n",
+		n->sessions, n->lost, n->queries, n->cancelled, n->deadlines, n->inline_bytes,
+		n->pushed_bytes, n->pulled_bytes);
 	LOG(NOTICE,
-		"%" PRIu64 " queries with lists past the engine, %" PRIu64
-		" bytes of bodies, of these lists past the engine %" PRIu64
-		", copied behind the engines %" PRIu64
-		", read from mapped files by the device %" PRIu64 "\n",
+		"queries with lists past the engine: %" PRIu64 ", bytes of bodies: %" PRIu64
+		", of these lists past the engine: %" PRIu64 ", copied behind the engines: %" PRIu64
+		", read from mapped files by the device: %" PRIu64 "\n",
 		n->work.deferred, n->work.result_bytes, n->work.deferred_bytes,
 		n->work.copied_bytes, n->work.gathered_bytes);
 	if (!scan_server_is_idle(s)) {

@@ -30,6 +30,7 @@ static const char *const reason_keys[SCAN_REASONS] = {
 	[SCAN_REASON_FORGED] = "refused_forged",
 	[SCAN_REASON_STOPPING] = "refused_stopping",
 	[SCAN_REASON_FAILED] = "refused_failed",
+	[SCAN_REASON_HELD] = "refused_held",
 };
 
 static void
@@ -64,6 +65,8 @@ answer_scan(const char *cmd, const char *params, struct rte_tel_data *d)
 		add(d, "body_bytes_gathered", &n->work.gathered_bytes);
 		add(d, "message_bytes", &n->inline_bytes);
 		add(d, "slot_bytes", &n->pushed_bytes);
+		add(d, "pull_bytes", &n->pulled_bytes);
+		add(d, "pull_bytes_current", &n->held_bytes);
 		for (i = SCAN_REASON_NONE + 1; i < SCAN_REASONS; i++)
 			add(d, reason_keys[i], &n->refused[i]);
 	}
@@ -95,11 +98,13 @@ static const struct telemetry_command commands[] = {
 		"the CPU behind the engines to make the bodies), body_bytes_gathered (that the "
 		"device read from mapped files), "
 		"message_bytes (of messages with results), slot_bytes (of bodies that were "
-		"written to slots of clients); refused_malformed, refused_version, refused_busy "
-		"(no free session), refused_late (not authenticated in time), refused_key (wrong "
-		"identity or key), refused_rights, refused_order (an unexpected message), "
-		"refused_silent, refused_idle, refused_sessions (too many of the identity), "
-		"refused_forged, refused_stopping, refused_failed (connections and sessions)",
+		"written to slots of clients), pull_bytes (of bodies that clients read), "
+		"pull_bytes_current (of these, not freed yet); refused_malformed, "
+		"refused_version, refused_busy (no free session), refused_late (not authenticated "
+		"in time), refused_key (wrong identity or key), refused_rights, refused_order (an "
+		"unexpected message), refused_silent, refused_idle, refused_sessions (too many of "
+		"the identity), refused_forged, refused_stopping, refused_failed (connections and "
+		"sessions), refused_held (sessions: a part of a body was not freed in time)",
 		answer_scan},
 	{"/braggline/rdma", "", "The RDMA device, since the start", TELEMETRY_RDMA_KEYS,
 		answer_rdma},

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queries of a run by a client over software RoCE, compared in one process with
+ * Queries of a run by a client over software RoCE, whose bodies the server writes, compared in one
+ * process with
+ * - the same query by a client that reads the bodies,
  * - WRITEs of the same bytes, with nothing else,
  * - the same query where the server converts the result to Arrow, serialises it as an IPC stream,
  *   and sends that over one TCP connection,
@@ -107,7 +109,7 @@ static void
 row(const char *what, const char *text)
 {
 	double this[ROUNDS_MAX], first[ROUNDS_MAX], raw[ROUNDS_MAX], tcp[ROUNDS_MAX];
-	double tcp_first[ROUNDS_MAX], thallus[ROUNDS_MAX];
+	double tcp_first[ROUNDS_MAX], thallus[ROUNDS_MAX], pull[ROUNDS_MAX];
 	struct outcome o = {0}, other;
 	uint64_t bytes = 0, rows = 0;
 	char sql[512];
@@ -120,6 +122,11 @@ row(const char *what, const char *text)
 		first[i] = o.first;
 		bytes = o.bytes;
 		rows = o.rows;
+		ends_query_pull(sql, &other);
+		pull[i] = other.seconds;
+		if (other.rows != rows || other.bytes != bytes)
+			rig_die("%s: %" PRIu64 " rows, read by the client %" PRIu64, what, rows,
+				other.rows);
 		raw[i] = peers_write(bytes > 0 ? bytes : 1);
 		peers_tcp_query(&engine, sql, &other, 1);
 		tcp[i] = other.seconds;
@@ -132,9 +139,11 @@ row(const char *what, const char *text)
 			rig_die("%s: %" PRIu64 " rows, Thallus' way %" PRIu64, what, rows,
 				other.rows);
 	}
-	printf("%-20s %8.2f %8" PRIu64 " %8.0f %8.0f %6.2f %8.0f %6.2f %8.0f %6.2f %8.2f %8.2f "
-	       "%6.2f\n",
+	printf("%-20s %8.2f %8" PRIu64 " %8.0f %8.0f %6.2f %8.0f %6.2f %8.0f %6.2f %8.0f %6.2f "
+	       "%8.2f %8.2f %6.2f\n",
 		what, mb((double)bytes), o.batches, mb((double)bytes / bench_median(this, rounds)),
+		mb((double)bytes / bench_median(pull, rounds)),
+		bench_median_ratio(pull, this, rounds),
 		mb((double)bytes / bench_median(raw, rounds)),
 		bench_median_ratio(raw, this, rounds),
 		mb((double)bytes / bench_median(tcp, rounds)),
@@ -151,9 +160,9 @@ large_rows(bool quick)
 {
 	size_t i;
 
-	printf("%-20s %8s %8s %8s %8s %6s %8s %6s %8s %6s %8s %8s %6s\n", "query", "MB", "batches",
-		"this", "WRITE", "ratio", "TCP", "ratio", "Thallus", "ratio", "1st, ms", "TCP, ms",
-		"copies");
+	printf("%-20s %8s %8s %8s %8s %6s %8s %6s %8s %6s %8s %6s %8s %8s %6s\n", "query", "MB",
+		"batches", "this", "READ", "ratio", "WRITE", "ratio", "TCP", "ratio", "Thallus",
+		"ratio", "1st, ms", "TCP, ms", "copies");
 	for (i = 0; i < RTE_DIM(large); i++)
 		if (!quick || large[i].quick)
 			row(large[i].what, large[i].sql);

@@ -54,6 +54,9 @@ void ends_close_server(void);
 /* Have a client execute a query `nb` times, after one time that is not measured. */
 void ends_query(const char *sql, struct outcome *o, unsigned int nb);
 
+/* As ends_query(), once, by a client that reads bodies. */
+void ends_query_pull(const char *sql, struct outcome *o);
+
 /* Key of the clients. */
 extern struct xfer_key ends_key;
 #define ENDS_NAME   "bench"

@@ -177,6 +177,7 @@ struct asking {
 	const char *sql;
 	struct outcome *outcome;
 	unsigned int nb;
+	bool pull;
 };
 
 static void
@@ -209,13 +210,14 @@ ask(struct scan_client *c, const char *sql, struct outcome *o)
 	scan_client_counters(c, &after);
 	o->batches = after.batches - before.batches;
 	o->copied = after.copied_bytes - before.copied_bytes;
-	o->bytes =
-		after.inline_bytes + after.pushed_bytes - before.inline_bytes - before.pushed_bytes;
+	o->bytes = after.inline_bytes + after.pushed_bytes + after.pulled_bytes -
+		before.inline_bytes - before.pushed_bytes - before.pulled_bytes;
 }
 
 static void
 client(void *arg)
 {
+	const struct asking *a = arg;
 	const struct scan_client_config config = {
 		.device = ENDS_CLIENT,
 		.server = "10.0.0.2",
@@ -223,9 +225,9 @@ client(void *arg)
 		.key = key_path,
 		.slots = SLOTS,
 		.slot_bytes = SLOT_BYTES,
+		.pull = a->pull,
 	};
 	struct scan_client_error error;
-	const struct asking *a = arg;
 	struct scan_client *c;
 	unsigned int i;
 
@@ -238,12 +240,22 @@ client(void *arg)
 	scan_client_close(c);
 }
 
+static void
+query(struct asking *a)
+{
+	ends_open_server();
+	pair_run(client, a, ends_serve, NULL);
+	ends_close_server();
+}
+
 void
 ends_query(const char *sql, struct outcome *o, unsigned int nb)
 {
-	struct asking a = {sql, o, nb};
+	query(&(struct asking){sql, o, nb, false});
+}
 
-	ends_open_server();
-	pair_run(client, &a, ends_serve, NULL);
-	ends_close_server();
+void
+ends_query_pull(const char *sql, struct outcome *o)
+{
+	query(&(struct asking){sql, o, 1, true});
 }

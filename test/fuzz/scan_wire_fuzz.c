@@ -33,8 +33,7 @@ read_message(const uint8_t *data, size_t size, enum scan_role from)
 	if (scan_msg_check(copy, size, from, number) == SCAN_REASON_NONE &&
 		((const struct scan_msg *)copy)->type == SCAN_DATA) {
 		while ((bytes = scan_record_next(copy, &at, &r)) != NULL) {
-			if (r.kind != SCAN_PUSHED)
-				read_bytes(bytes, r.length);
+			read_bytes(bytes, scan_record_bytes(&r));
 		}
 	}
 	free(copy);
@@ -142,17 +141,29 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 		sizeof(struct scan_answer), sizeof(struct scan_grant),
 		sizeof(struct scan_query) + 8, sizeof(struct scan_credit) + 4,
 		sizeof(struct scan_cancel), sizeof(struct scan_data), sizeof(struct scan_msg),
-		sizeof(struct scan_refuse)};
+		sizeof(struct scan_refuse), sizeof(struct scan_free) + 8};
 	static uint8_t message[SCAN_MSG_MAX] __attribute__((aligned(8)));
 	const struct scan_record r = {.kind = SCAN_BODY, .length = 8, .total = 16};
+	const struct scan_record pulled = {.kind = SCAN_PULLED, .length = 4096, .total = 8192};
+	const struct scan_pulled where = {4096, 7, 0};
+	struct scan_grant *grant = (struct scan_grant *)message;
+	struct scan_free *parts = (struct scan_free *)message;
 	char name[16];
 
 	seed_begin(argc, argv);
 	result_example(add_result);
 	for (unsigned int type = 1; type < SCAN_TYPES; type++) {
 		scan_msg_begin(message, type, sizes[type], 0);
-		if (type == SCAN_DATA)
+		if (type == SCAN_DATA) {
 			(void)scan_record_put((struct scan_data *)message, &r, "12345678");
+			(void)scan_record_put((struct scan_data *)message, &pulled, &where);
+		} else if (type == SCAN_GRANT) {
+			grant->head.flags = SCAN_PULL;
+			grant->slot_bytes = SCAN_SLOT_MIN;
+		} else if (type == SCAN_FREE) {
+			parts->nb = 1;
+			parts->addr[0] = where.addr;
+		}
 		seed[0] = type == SCAN_DATA || type == SCAN_ANSWER;
 		memcpy(seed + 1, message, ((struct scan_msg *)message)->length);
 		snprintf(name, sizeof(name), "message%u", type);

@@ -23,8 +23,8 @@ VERSION = 1001000  # of ADBC
 # places of functions in the table of a driver, in pointers
 TABLE = 58
 (DATABASE_INIT, DATABASE_NEW, DATABASE_SET_OPTION, DATABASE_RELEASE, CONNECTION_INIT, CONNECTION_NEW,
- CONNECTION_RELEASE, STATEMENT_EXECUTE, STATEMENT_NEW, STATEMENT_RELEASE, STATEMENT_SET_SQL) = (
-     3, 4, 5, 6, 12, 13, 16, 20, 23, 25, 27)
+ CONNECTION_RELEASE, STATEMENT_EXECUTE, STATEMENT_NEW, STATEMENT_RELEASE, STATEMENT_SET_SQL,
+ STREAM_ERROR) = (3, 4, 5, 6, 12, 13, 16, 20, 23, 25, 27, 31)
 
 
 class Error(ctypes.Structure):
@@ -75,8 +75,9 @@ class Driver:
         status = self.status(place, *arguments)
         want(status == 0, 'status', status, self.error.message)
 
-    def query(self, sql):
-        """Numbers of the first column, which must be 64 bits wide; or SQLSTATE and text of the error."""
+    def query(self, sql, after_first=None):
+        """Numbers of the first column, which must be 64 bits wide; or SQLSTATE and text of the error, and
+        how many numbers came before it. `after_first` is called after the first batch."""
         statement, stream, array = (ctypes.c_void_p * 2)(), Stream(), Array()
         self.call(STATEMENT_NEW, self.connection, statement)
         self.call(STATEMENT_SET_SQL, statement, sql.encode())
@@ -86,12 +87,21 @@ class Driver:
             return self.error.sqlstate.decode(), self.error.message.decode()
         numbers = []
         while True:
-            want(function(stream.get_next)(stream, array) == 0, 'get_next')
+            if function(stream.get_next)(stream, array) != 0:
+                at = function(self.table[STREAM_ERROR], ctypes.c_void_p)(stream, None)
+                error = Error.from_address(at)
+                failed = error.sqlstate.decode(), error.message.decode(), len(numbers)
+                function(stream.release, None)(stream)
+                self.call(STATEMENT_RELEASE, statement)
+                return failed
             if not array.release:
                 break
             column = ctypes.cast(array.children[0], ctypes.POINTER(Array))[0]
             numbers += (ctypes.c_int64 * array.length).from_address(column.buffers[1])
             function(array.release, None)(array)
+            if after_first:
+                after_first()
+                after_first = None
         function(stream.release, None)(stream)
         self.call(STATEMENT_RELEASE, statement)
         return numbers
@@ -108,6 +118,20 @@ def server_options(pair, user, key):
             'adbc.braggline.eal_arguments': '\n'.join(command[1:own]),
             'adbc.braggline.device': command[own + 2], 'username': user,
             'adbc.braggline.key': f'{pair.where}/{key}'}
+
+
+def lost(pair, client):
+    """The server ends in the middle of a result: this statement fails, and the next one of the same
+    connection has a new session."""
+    got = client.query('SELECT i FROM range(1000000000) t(i)', pair.server.kill)
+    state, text, rows = got if isinstance(got, tuple) else ('', '', len(got))
+    want(state == '08S01' and 'the connection to the server is lost' in text and 0 < rows < 1000000000,
+         state, text, rows)
+    state, text = client.query('SELECT 1')
+    want(state == '08001', 'without a server', state, text)
+    pair.server.wait()
+    pair.start()
+    want(client.query('SELECT 7::BIGINT') == [7], 'after the restart of the server')
 
 
 def main():
@@ -130,7 +154,12 @@ def main():
         state, text = far.query('SELECT nothing')
         want(state == '42000' and 'nothing' in text, state, text)
         far.close()
+        pulling = Driver(driver, {**server_options(pair, 'ana', 'ana'), 'adbc.braggline.pull': 'true'})
+        sql = 'SELECT i FROM range(1000000) t(i)'
+        want(pulling.query(sql) == near.query(sql), sql)
         near.close()
+        lost(pair, pulling)
+        pulling.close()
         stranger = Driver(driver, server_options(pair, 'ana', 'eve'))
         state, text = stranger.query('SELECT 1')
         want(state == '28000' and 'wrong identity or key' in text, state, text)

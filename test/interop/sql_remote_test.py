@@ -50,6 +50,13 @@ STATEMENTS = [
     'USING (frame)',
     'EXPLAIN SELECT frame, value FROM lyso_7.images',
 ]
+# whose bodies are read by the client
+PULLED = [
+    'SELECT frame, b.nnz, col, raw, value AS v FROM lyso_7.frames b LEFT JOIN lyso_7.images '
+    'USING (frame)',
+    'SELECT i, -i j FROM range(1000000) t(i)',
+    'SELECT list(i) FROM range(2500000) t(i)',
+]
 WRONG = [
     'SELEC 1',
     'FROM secret.frames',
@@ -76,11 +83,17 @@ class Pair:
         for name in ('ana', 'eve', 'keys.ini'):
             os.chmod(f'{where}/{name}', 0o600)
         self.log = open(f'{where}/server.log', 'wb+')  # pylint: disable=consider-using-with
+        self.server = None
+        self.start()
+
+    def start(self):
+        """Start the server, which may have run before."""
+        before = self.said().count(b'listening')
         self.server = background.start(
-            [*self.eal('server'), '--serve', '--keys', f'{where}/keys.ini', f'{where}/runs'],
+            [*self.eal('server'), '--serve', '--keys', f'{self.where}/keys.ini', f'{self.where}/runs'],
             stderr=self.log)
         end = time.monotonic() + 60
-        while b'listening' not in self.said():
+        while self.said().count(b'listening') == before:
             want(time.monotonic() < end and self.server.poll() is None, self.said().decode())
             time.sleep(0.02)
 
@@ -112,11 +125,11 @@ class Pair:
         return subprocess.run(self.client(sql, *options, **who), check=False, capture_output=True,
                               timeout=60)
 
-    def compare(self, sql, form):
+    def compare(self, sql, form, *options):
         local = subprocess.run([self.program, '--sql', sql, '--format', form, '--threads', '1',
                                 f'{self.where}/runs/lyso_7_frames.arrow'], check=False,
                                capture_output=True)
-        remote = self.run(sql, '--format', form)
+        remote = self.run(sql, '--format', form, *options)
         want((local.returncode, local.stderr) == (remote.returncode, remote.stderr), form, sql,
              local.stderr, remote.stderr)
         # of a statement that fails in the middle, batches before the error may differ
@@ -134,6 +147,8 @@ def same(pair):
         pair.compare(sql, FORMATS[i % 3] if i < 3 else 'arrow')
     for sql in WRONG:
         pair.compare(sql, 'csv')
+    for sql in PULLED:
+        pair.compare(sql, 'arrow', '--pull')
 
 
 def types(pair, modules):
@@ -160,6 +175,13 @@ def counters(pair, readme):
     want(len(done.stdout) > now['body_bytes'] - before['body_bytes'] > 0, before, now)
     deferred = now['body_bytes_deferred'] - before['body_bytes_deferred']
     want(deferred > len(done.stdout) / 2, deferred, len(done.stdout))
+    want(now['slot_bytes'] > before['slot_bytes'] and now['pull_bytes'] == before['pull_bytes'], now)
+    done = pair.run('SELECT value FROM lyso_7.images', '-o', 'arrow', '--stats', '--pull')
+    said = re.search(rb'in slots (\d+), of these read by READ (\d+), copied', done.stderr)
+    want(done.returncode == 0 and said and int(said[1]) == int(said[2]) > 0, done.stderr)
+    read = telemetry.get('scan')
+    want(read['pull_bytes'] - now['pull_bytes'] == int(said[2]) and read['pull_bytes_current'] == 0 and
+         read['slot_bytes'] == now['slot_bytes'], now, read)
     want(telemetry.get('rdma')['provider'] == 'roce', telemetry.get('rdma'))
     table = subprocess.run([pair.program, '--list-telemetry'], check=True, text=True,
                            stdout=subprocess.PIPE).stdout
@@ -176,6 +198,12 @@ def command_lines(pair):
                         ([*serve, '--key', f'{pair.where}/ana', pair.where], '--identity and --key'),
                         (['--connect', SERVER, '--identity', 'ana', '--key', f'{pair.where}/ana',
                           '--sql', 'SELECT 1', '--port', '7'], '--port'),
+                        (['--connect', SERVER, '--key', 'k', '--sql', 'SELECT 1'], '--identity NAME'),
+                        (['--connect', SERVER, '--identity', 'ana', '--sql', 'SELECT 1'], '--key FILE'),
+                        (['--connect', SERVER, '--identity', 'a/b', '--key', 'k', '--sql', 'SELECT 1'],
+                         'found a/b'),
+                        ([*serve, '--pull', pair.where], '--pull is an option of a client'),
+                        ([*serve, '--hold', '0', pair.where], '--hold: expected 1 to 86400'),
                         ([*serve, '--stats', pair.where], '--stats')):
         done = subprocess.run([pair.program, '--device', 'roce:port=x', *words], check=False,
                               capture_output=True, text=True)
@@ -183,8 +211,10 @@ def command_lines(pair):
 
 
 def rights(pair):
-    for who, said in (({'user': 'eve'}, 'does not exist'),
-                      ({'user': 'ana', 'key': 'eve'}, 'wrong identity or key'),
+    for who, said in (({'user': 'eve'}, 'because schema "lyso_7" does not exist.\n\n  LINE 1: FROM lyso_7.frames\n'
+                       '               ^\n\n  Number of runs: 0\n'),
+                      ({'user': 'ana', 'key': 'eve'}, 'wrong identity or key: the keyring of the server '
+                       '(--keys) must have [receiver ana] with this key'),
                       ({'user': 'nobody', 'key': 'ana'}, 'wrong identity or key')):
         done = pair.run('FROM lyso_7.frames', **who)
         want(done.returncode == 1 and said in done.stderr.decode(), who, done.stderr.decode())
@@ -193,10 +223,11 @@ def rights(pair):
 def ends(pair):
     """Clients that end in the middle of a result change nothing for the next one."""
     endless = 'SELECT sum(i) FROM range(1000000000000000) t(i)'
-    for sql, number in ((endless, signal.SIGKILL), (endless, signal.SIGINT),
-                        ('FROM range(1000000000)', signal.SIGKILL)):
-        client = subprocess.Popen(pair.client(sql, '--format', 'csv'), stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL)
+    for sql, number, *options in ((endless, signal.SIGKILL), (endless, signal.SIGINT),
+                                  ('FROM range(1000000000)', signal.SIGKILL),
+                                  ('FROM range(1000000000)', signal.SIGKILL, '--pull')):
+        client = subprocess.Popen(pair.client(sql, '--format', 'csv', *options),
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         if sql != endless:
             client.stdout.read(1 << 16)
         else:
@@ -240,7 +271,8 @@ def server_ends(pair):
     client.stdout.read(1 << 16)
     pair.server.kill()
     error = client.communicate(timeout=60)[1]
-    want(client.returncode == 1 and b'server' in error, client.returncode, error)
+    want(client.returncode == 1 and b'the connection to the server is lost' in error,
+         client.returncode, error)
 
 
 def main():
@@ -266,6 +298,7 @@ def main():
             damaged(pair, arrow_write)
             causes = telemetry.get('scan')
             want(causes['refused_key'] == 2 and causes['queries_cancelled'] >= 1, causes)
+            want(causes['pull_bytes_current'] == 0, 'of clients that were killed', causes)
             want(pair.server.poll() is None, 'the server has ended:', pair.said().decode())
             server_ends(pair)
         finally:

@@ -19,6 +19,7 @@ enum kind {
 	KIND_RECEIVE = 1,
 	KIND_SEND,
 	KIND_WRITE,
+	KIND_READ,
 };
 
 #define ID(kind, n)   ((uint64_t)(kind) << 56 | (n))
@@ -237,6 +238,19 @@ xfer_qp_send(struct xfer_qp *l, uint32_t size)
 	return 0;
 }
 
+static int
+post_one(struct xfer_qp *l, const struct rdma_send_wr *wr)
+{
+	if (l->broken)
+		return -EPIPE;
+	if (rdma_post_send(l->qp, wr, 1) == 1)
+		return 0;
+	if (rte_errno == ENOMEM)
+		return -EAGAIN;
+	xfer_qp_break(l);
+	return -EPIPE;
+}
+
 /* @param flags  RDMA_SEND_SIGNALED: the completion is reported */
 static int
 post_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
@@ -253,14 +267,7 @@ post_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_
 		.rkey = rkey,
 	};
 
-	if (l->broken)
-		return -EPIPE;
-	if (rdma_post_send(l->qp, &wr, 1) == 1)
-		return 0;
-	if (rte_errno == ENOMEM)
-		return -EAGAIN;
-	xfer_qp_break(l);
-	return -EPIPE;
+	return post_one(l, &wr);
 }
 
 int
@@ -276,6 +283,23 @@ xfer_qp_place(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint
 	uint64_t remote_addr, uint32_t rkey)
 {
 	return post_write(l, wr_id, sg, nb_sge, remote_addr, rkey, NULL, RDMA_SEND_SIGNALED);
+}
+
+int
+xfer_qp_read(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint64_t remote_addr,
+	uint32_t rkey)
+{
+	const struct rdma_send_wr wr = {
+		.wr_id = ID(KIND_READ, wr_id),
+		.sg = sg,
+		.nb_sge = 1,
+		.op = RDMA_OP_READ,
+		.flags = RDMA_SEND_SIGNALED,
+		.remote_addr = remote_addr,
+		.rkey = rkey,
+	};
+
+	return post_one(l, &wr);
 }
 
 static void
@@ -314,6 +338,7 @@ take(struct xfer_qp *l, const struct rdma_wc *wc)
 		l->free_send[l->nb_free_sends++] = number;
 		break;
 	case KIND_WRITE:
+	case KIND_READ:
 		if (ops->done != NULL)
 			ops->done(l->config.arg, NUMBER_OF(wc->wr_id));
 		break;

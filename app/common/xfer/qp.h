@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * A queue pair that carries messages of the transfer protocol in both directions, and WRITEs in one
- * direction. Both ends use it. The lcore that owns the poll group makes all calls, except for the
- * functions marked *control*: the control lcore of the device calls these, as in rdma.h.
+ * A queue pair that carries messages of the transfer protocol in both directions, and WRITEs or
+ * READs in one direction. Both ends use it. The lcore that owns the poll group makes all calls,
+ * except for the functions marked *control*: the control lcore of the device calls these, as in
+ * rdma.h.
  *
  * A received message is in memory that only the device writes. Its handler reads it in place; the
  * receive is posted again after the handler has returned.
@@ -29,8 +30,8 @@ struct xfer_qp_ops {
 	/** A WRITE_WITH_IMM, and all WRITEs before it, have arrived. NULL: not expected. */
 	void (*written)(void *arg, uint32_t imm);
 	/**
-	 * A local WRITE with an immediate, or one of xfer_qp_place(), and all before it, have
-	 * completed successfully. NULL: ignored.
+	 * A local WRITE with an immediate, or one of xfer_qp_place() or xfer_qp_read(), and all
+	 * before it, have completed successfully. NULL: ignored.
 	 */
 	void (*done)(void *arg, uint64_t wr_id);
 };
@@ -41,7 +42,7 @@ struct xfer_qp_config {
 	uint16_t poll_group;
 	/** receives for WRITE_WITH_IMM, in addition to XFER_RECEIVES; posted by xfer_qp_extend() */
 	uint32_t receives;
-	uint32_t writes; /**< maximum number of WRITEs in flight */
+	uint32_t writes; /**< maximum number of WRITEs and READs in flight */
 	uint32_t extra;	 /**< bytes of registered memory for the owner */
 	uint16_t sge;	 /**< maximum entries of a WRITE's scatter-gather list (0: 2) */
 	const struct xfer_qp_ops *ops;
@@ -131,6 +132,13 @@ int xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, 
  */
 int xfer_qp_place(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
 	uint64_t remote_addr, uint32_t rkey);
+
+/**
+ * Post a READ. Its completion is reported, in the order of these calls.
+ * @return 0; -EPIPE: broken; -EAGAIN: too many in flight
+ */
+int xfer_qp_read(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint64_t remote_addr,
+	uint32_t rkey);
 
 /** Process completions. @return their number */
 unsigned int xfer_qp_poll(struct xfer_qp *l);

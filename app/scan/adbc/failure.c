@@ -56,6 +56,15 @@ static const struct {
 	{"expected one SELECT statement", ADBC_STATUS_INVALID_ARGUMENT, "42000"},
 	{"table function ", ADBC_STATUS_UNAUTHORIZED, "42000"},
 	{"parameters ($1, ?) ", ADBC_STATUS_NOT_IMPLEMENTED, "HYC00"},
+	{"the connection to the server ", ADBC_STATUS_IO, "08S01"},
+	{"the server does not answer", ADBC_STATUS_IO, "08S01"},
+	{"the server does not follow the protocol", ADBC_STATUS_IO, "08S01"},
+	{"the server has ended the connection", ADBC_STATUS_IO, "08S01"},
+	{"no server listens at this address", ADBC_STATUS_IO, "08001"},
+	{"no answer from the server", ADBC_STATUS_IO, "08001"},
+	{"cannot connect", ADBC_STATUS_IO, "08001"},
+	{"the server refuses the connection: no free session", ADBC_STATUS_IO, "53300"},
+	{"the server refuses the connection: too many connections", ADBC_STATUS_IO, "53300"},
 };
 
 AdbcStatusCode
@@ -76,7 +85,8 @@ failure_helper(struct failure *f, int32_t vendor, const char *said)
 					f, kinds[i].status, kinds[i].sqlstate, vendor, "%s", said);
 		}
 	}
-	if (strstr(said, "wrong identity or key") != NULL)
+	if (strstr(said, "wrong identity or key") != NULL ||
+		strstr(said, "no right to read") != NULL)
 		return failure_set(f, ADBC_STATUS_UNAUTHENTICATED, "28000", vendor, "%s", said);
 	if (vendor == EXIT_CANCELLED)
 		return failure_set(f, ADBC_STATUS_CANCELLED, "HY008", vendor, "%s",

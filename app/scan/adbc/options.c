@@ -35,6 +35,7 @@ static const struct {
 	[OPTION_DEVICE] = {"adbc.braggline.device", KIND_TEXT, NULL},
 	[OPTION_IDENTITY] = {"username", KIND_TEXT, NULL},
 	[OPTION_KEY] = {"adbc.braggline.key", KIND_TEXT, NULL},
+	[OPTION_PULL] = {"adbc.braggline.pull", KIND_BOOLEAN, "false"},
 	[OPTION_THREADS] = {"adbc.braggline.threads", KIND_THREADS, NULL},
 	[OPTION_MEMORY] = {"adbc.braggline.memory", KIND_TEXT, NULL},
 	[OPTION_UNORDERED] = {"adbc.braggline.unordered", KIND_BOOLEAN, "false"},
@@ -346,6 +347,8 @@ command_line_make(struct command_line *c, const struct options *o, struct failur
 		append_option(c, &argc, o, OPTION_DEVICE, "--device");
 		append_option(c, &argc, o, OPTION_IDENTITY, "--identity");
 		append_option(c, &argc, o, OPTION_KEY, "--key");
+		if (options_true(o, OPTION_PULL))
+			c->argv[argc++] = "--pull";
 	}
 	c->argv[argc++] = remote ? "--connect" : "--";
 	status = append_sources(c, &argc, &copy, o, &server, f);

@@ -21,6 +21,7 @@ enum option {
 	OPTION_DEVICE,	      /**< --device */
 	OPTION_IDENTITY,      /**< --identity */
 	OPTION_KEY,	      /**< --key */
+	OPTION_PULL,	      /**< --pull: true or false */
 	OPTION_THREADS,	      /**< --threads */
 	OPTION_MEMORY,	      /**< --memory */
 	OPTION_UNORDERED,     /**< --unordered: true or false */

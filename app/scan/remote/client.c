@@ -29,6 +29,10 @@
 #define EVENTS	    8
 #define LEAVE_MS    200
 #define ARRIVED_MAX SCAN_WINDOW /* messages that the server may send without a credit */
+/* Parts that were announced and not taken yet: those in slots, and those that are not read yet. */
+#define PULLS 512
+
+static_assert(PULLS >= SCAN_SLOTS_MAX + SCAN_PARTS, "a part is in a slot, or not read yet");
 
 /* State of the connection; written by the service thread. */
 enum state {
@@ -41,6 +45,14 @@ enum state {
 
 struct arrived {
 	uint8_t message[SCAN_MSG_MAX] __attribute__((aligned(8)));
+};
+
+/* A part of a body in the memory of the server. */
+struct pull {
+	uint64_t addr;
+	uint32_t rkey;
+	uint32_t length;
+	uint32_t slot; /* that it is read to */
 };
 
 /* Part of a message of Arrow that is being put together. */
@@ -83,8 +95,12 @@ struct scan_client {
 	struct scan_client_error text;
 	struct arrived *arrived; /* ring of ARRIVED_MAX elements */
 	uint32_t head, tail;
-	uint32_t *written; /* ring of SCAN_SLOTS_MAX elements: immediates of WRITEs */
-	uint32_t nb_written;
+	uint32_t *written;   /* ring of SCAN_SLOTS_MAX elements: immediates of WRITEs */
+	uint32_t nb_written; /* parts that are in slots */
+	struct pull *pull;   /* ring of PULLS elements */
+	uint32_t nb_pulls, nb_reads, nb_freed; /* announced; posted; SCAN_FREE was sent */
+	uint32_t free_slot[SCAN_SLOTS_MAX];    /* of a client that reads */
+	uint32_t nb_free_slots;
 	const char *sql; /* to be sent; the caller waits */
 	uint32_t sql_length, sql_offset;
 	uint32_t cursor;
@@ -102,8 +118,8 @@ struct scan_client {
 	bool ended; /* SCAN_END or an error came */
 	uint64_t left_out;
 	bool has_schema;
-	uint32_t nb_pushed; /* parts of bodies that were announced */
-	uint32_t sequence;  /* of the next message */
+	uint32_t nb_parts; /* parts of bodies that were taken */
+	uint32_t sequence; /* of the next message */
 	struct scan_data *reading;
 	size_t reading_at;
 	struct assembly columns, metadata, body;
@@ -184,11 +200,16 @@ static void
 refused(struct scan_client *c, enum scan_reason reason)
 {
 	const char *name = scan_reason_name(reason);
+	char text[512];
 
 	switch (reason) {
 	case SCAN_REASON_KEY:
 	case SCAN_REASON_RIGHTS:
-		go_down(c, -EACCES, "28000", "the server refuses the connection", name);
+		snprintf(text, sizeof(text),
+			"%s: the keyring of the server (--keys) must have [receiver %s] with %s",
+			name, c->identity,
+			reason == SCAN_REASON_KEY ? "this key" : "rights = read");
+		go_down(c, -EACCES, "28000", "the server refuses the connection", text);
 		break;
 	case SCAN_REASON_BUSY:
 	case SCAN_REASON_SESSIONS:
@@ -215,11 +236,36 @@ grant_slots(struct scan_client *c)
 	if (m == NULL)
 		return;
 	scan_msg_begin(m, SCAN_GRANT, sizeof(*m), c->sent++);
-	m->addr = (uintptr_t)c->slots;
 	m->slot_bytes = c->config.slot_bytes;
-	m->nb = c->config.slots;
-	m->rkey = rdma_mr_rkey(c->slots_mr);
+	if (c->config.pull) {
+		m->head.flags = SCAN_PULL;
+	} else {
+		m->addr = (uintptr_t)c->slots;
+		m->nb = c->config.slots;
+		m->rkey = rdma_mr_rkey(c->slots_mr);
+	}
 	(void)xfer_qp_send(&c->link, sizeof(*m));
+}
+
+/* Note the parts that a message announces. With the lock. @return false: too many, or too long */
+static bool
+note_pulls(struct scan_client *c, const struct scan_data *m)
+{
+	size_t at = sizeof(*m);
+	struct scan_pulled p;
+	const uint8_t *bytes;
+	struct scan_record r;
+
+	while ((bytes = scan_record_next(m, &at, &r)) != NULL) {
+		if (r.kind != SCAN_PULLED)
+			continue;
+		if (c->nb_pulls - c->nb_freed == SCAN_PARTS || r.length > c->config.slot_bytes)
+			return false;
+		memcpy(&p, bytes, sizeof(p));
+		c->pull[c->nb_pulls++ % PULLS] =
+			(struct pull){.addr = p.addr, .rkey = p.rkey, .length = r.length};
+	}
+	return true;
 }
 
 static void
@@ -228,7 +274,7 @@ take_data(struct scan_client *c, const struct scan_data *m)
 	bool room;
 
 	pthread_mutex_lock(&c->lock);
-	room = c->tail - c->head < ARRIVED_MAX;
+	room = c->tail - c->head < ARRIVED_MAX && (!c->config.pull || note_pulls(c, m));
 	if (room) {
 		memcpy(c->arrived[c->tail++ % ARRIVED_MAX].message, m, m->head.length);
 		wake_caller(c);
@@ -296,18 +342,34 @@ on_written(void *arg, uint32_t imm)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* A part of a body was read to its slot. */
+static void
+on_read(void *arg, uint64_t number)
+{
+	struct scan_client *c = arg;
+
+	pthread_mutex_lock(&c->lock);
+	c->nb_written = (uint32_t)number + 1;
+	wake_caller(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
 static const struct xfer_qp_ops link_ops = {
-	.message = on_message, .forged = on_forged, .written = on_written};
+	.message = on_message, .forged = on_forged, .written = on_written, .done = on_read};
 
 /* Open the device, and register the slots. */
 static int
 open_device(struct scan_client *c)
 {
-	struct rdma_mr_attr attr = {.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
+	const bool pull = c->config.pull;
+	struct rdma_mr_attr attr = {
+		.access = RDMA_ACCESS_LOCAL_WRITE | (pull ? 0 : RDMA_ACCESS_REMOTE_WRITE),
 		.gpu = -1,
 		.length = (uint64_t)c->config.slots * c->config.slot_bytes};
-	struct xfer_qp_config link = {
-		.receives = c->config.slots + RECEIVES, .ops = &link_ops, .arg = c};
+	struct xfer_qp_config link = {.receives = RECEIVES + (pull ? 0 : c->config.slots),
+		.writes = pull ? SCAN_PARTS : 0,
+		.ops = &link_ops,
+		.arg = c};
 	void *p;
 	unsigned int i;
 
@@ -349,7 +411,7 @@ begin_connection(struct scan_client *c)
 	};
 
 	if (scan_proof_call(&c->proof, c->identity, &c->key) != SCAN_REASON_NONE) {
-		go_down(c, -EINVAL, "28000", c->identity, "not the name of an identity");
+		go_down(c, -EINVAL, "28000", "the identity is no name of a user", c->identity);
 		return -EINVAL;
 	}
 	c->conn = rdma_conn_connect(c->link.qp, (const struct sockaddr *)&c->server, &attr);
@@ -438,6 +500,41 @@ take_event(struct scan_client *c, const struct rdma_event *event)
 	}
 }
 
+/* Read parts of bodies to free slots, in their order. With the lock. */
+static void
+post_reads(struct scan_client *c)
+{
+	struct rdma_sge sg;
+	struct pull *p;
+
+	while (c->nb_reads != c->nb_pulls && c->nb_free_slots > 0) {
+		p = &c->pull[c->nb_reads % PULLS];
+		p->slot = c->free_slot[c->nb_free_slots - 1];
+		sg = (struct rdma_sge){
+			(uintptr_t)c->slots + (uint64_t)p->slot * c->config.slot_bytes, p->length,
+			rdma_mr_lkey(c->slots_mr)};
+		if (xfer_qp_read(&c->link, c->nb_reads, &sg, p->addr, p->rkey) < 0)
+			return;
+		c->nb_free_slots--;
+		c->nb_reads++;
+	}
+}
+
+/* Free the parts that were read. With the lock. */
+static void
+send_free(struct scan_client *c)
+{
+	struct scan_free *m;
+
+	if (!c->config.pull || c->nb_freed == c->nb_written || (m = xfer_qp_room(&c->link)) == NULL)
+		return;
+	scan_msg_begin(m, SCAN_FREE,
+		sizeof(*m) + (c->nb_written - c->nb_freed) * sizeof(m->addr[0]), c->sent++);
+	while (c->nb_freed != c->nb_written)
+		m->addr[m->nb++] = c->pull[c->nb_freed++ % PULLS].addr;
+	(void)xfer_qp_send(&c->link, m->head.length);
+}
+
 /* Send a part of the statement. With the lock. */
 static void
 send_query(struct scan_client *c)
@@ -487,6 +584,8 @@ send_requests(struct scan_client *c, uint64_t now)
 		c->nb_credit_slots = 0;
 		(void)xfer_qp_send(&c->link, credit->head.length);
 	}
+	send_free(c);
+	post_reads(c);
 	send_query(c);
 	if (c->cancel && c->sql == NULL && (cancel = xfer_qp_room(&c->link)) != NULL) {
 		scan_msg_begin(cancel, SCAN_CANCEL, sizeof(*cancel), c->sent++);
@@ -659,6 +758,18 @@ stream_bad(struct scan_client *c, const char *what)
 	return stream_fail(c, EBADMSG, "08P01", what);
 }
 
+/* A slot can be written again: by the server, or by a READ. With the lock. */
+static void
+give_slot(struct scan_client *c, uint32_t slot)
+{
+	if (c->config.pull) {
+		c->free_slot[c->nb_free_slots++] = slot;
+		return;
+	}
+	c->slot_used[slot] = false;
+	c->credit_slot[c->nb_credit_slots++] = slot;
+}
+
 static void
 release_slot(void *arg)
 {
@@ -667,8 +778,7 @@ release_slot(void *arg)
 
 	pthread_mutex_lock(&c->lock);
 	c->nb_slots_held--;
-	c->slot_used[h->slot] = false;
-	c->credit_slot[c->nb_credit_slots++] = h->slot;
+	give_slot(c, h->slot);
 	pthread_mutex_unlock(&c->lock);
 	poll_wake(&c->pause);
 	free(h);
@@ -678,8 +788,7 @@ static void
 return_slot(struct scan_client *c, uint32_t slot)
 {
 	pthread_mutex_lock(&c->lock);
-	c->slot_used[slot] = false;
-	c->credit_slot[c->nb_credit_slots++] = slot;
+	give_slot(c, slot);
 	pthread_mutex_unlock(&c->lock);
 	poll_wake(&c->pause);
 }
@@ -715,7 +824,7 @@ next_message(struct scan_client *c)
 static int
 wait_written(struct scan_client *c, const struct scan_record *r)
 {
-	const uint32_t part = c->nb_pushed++;
+	const uint32_t part = c->nb_parts++;
 	bool down, used;
 	uint32_t imm;
 
@@ -735,6 +844,32 @@ wait_written(struct scan_client *c, const struct scan_record *r)
 	if (down)
 		return stream_down(c);
 	return imm == r->sequence ? 0 : stream_bad(c, "a body of another message was written");
+}
+
+/* Wait until a part of a body was read to a slot. @return 0; errno */
+static int
+wait_read(struct scan_client *c, uint32_t *slot)
+{
+	const uint32_t part = c->nb_parts++;
+	bool down;
+
+	pthread_mutex_lock(&c->lock);
+	while ((int32_t)(c->nb_written - part) <= 0 && c->state != DOWN)
+		wait_changed(c);
+	down = (int32_t)(c->nb_written - part) <= 0;
+	*slot = c->pull[part % PULLS].slot;
+	pthread_mutex_unlock(&c->lock);
+	return down ? stream_down(c) : 0;
+}
+
+/* Wait until a part of a body is in a slot. @return 0; errno */
+static int
+wait_part(struct scan_client *c, const struct scan_record *r, uint32_t *slot)
+{
+	if ((r->kind == SCAN_PULLED) != c->config.pull)
+		return stream_bad(c, "a body came in another way than granted");
+	*slot = r->slot;
+	return c->config.pull ? wait_read(c, slot) : wait_written(c, r);
 }
 
 /* Append a part; the first one has offset 0. @return 0; errno */
@@ -787,28 +922,28 @@ forget_body(struct scan_client *c)
 
 /* Take a part of a body out of its slot, or leave it there if it is the whole. */
 static int
-take_pushed(struct scan_client *c, const struct scan_record *r)
+take_part(struct scan_client *c, const struct scan_record *r)
 {
-	const uint8_t *bytes = c->slots + (uint64_t)r->slot * c->config.slot_bytes;
+	uint32_t slot;
 	bool few;
 	int ret;
 
-	ret = wait_written(c, r);
+	ret = wait_part(c, r, &slot);
 	if (ret != 0)
 		return ret;
-	c->counters.pushed_bytes += r->length;
+	*(c->config.pull ? &c->counters.pulled_bytes : &c->counters.pushed_bytes) += r->length;
 	pthread_mutex_lock(&c->lock);
 	few = c->nb_slots_held + 2 >= c->config.slots;
 	pthread_mutex_unlock(&c->lock);
 	if (r->offset == 0 && r->length == r->total && !few) {
 		c->body_is_slot = true;
-		c->body_slot = r->slot;
+		c->body_slot = slot;
 		c->body.size = c->body.total = r->total;
 		return 0;
 	}
-	ret = assemble(c, &c->body, r, bytes);
+	ret = assemble(c, &c->body, r, c->slots + (uint64_t)slot * c->config.slot_bytes);
 	c->counters.copied_bytes += r->length;
-	return_slot(c, r->slot);
+	return_slot(c, slot);
 	return ret;
 }
 
@@ -840,7 +975,8 @@ take_record(struct scan_client *c, const struct scan_record *r, const uint8_t *b
 		c->counters.inline_bytes += r->length;
 		return assemble(c, &c->body, r, bytes);
 	case SCAN_PUSHED:
-		return take_pushed(c, r);
+	case SCAN_PULLED:
+		return take_part(c, r);
 	case SCAN_END:
 		c->left_out = r->total;
 		c->ended = true;
@@ -1034,6 +1170,7 @@ drain(struct scan_client *c)
 	struct scan_record r;
 	const uint8_t *bytes;
 	bool last = false;
+	uint32_t slot;
 
 	while (!last) {
 		bytes = c->reading->nb > 0 ? scan_record_next(c->reading, &c->reading_at, &r)
@@ -1044,11 +1181,11 @@ drain(struct scan_client *c)
 			continue;
 		}
 		last = r.kind == SCAN_END || r.kind == SCAN_ERROR;
-		if (r.kind != SCAN_PUSHED)
+		if (r.kind != SCAN_PUSHED && r.kind != SCAN_PULLED)
 			continue;
-		if (wait_written(c, &r) != 0)
+		if (wait_part(c, &r, &slot) != 0)
 			return;
-		return_slot(c, r.slot);
+		return_slot(c, slot);
 	}
 }
 
@@ -1135,6 +1272,7 @@ client_free(struct scan_client *c)
 	free(c->identity);
 	free(c->arrived);
 	free(c->written);
+	free(c->pull);
 	free(c->reading);
 	pthread_mutex_destroy(&c->lock);
 	pthread_cond_destroy(&c->changed);
@@ -1156,6 +1294,7 @@ prepare(struct scan_client *c, const struct scan_client_config *config,
 	struct scan_client_error *error)
 {
 	char message[PATH_MAX];
+	uint32_t i;
 	int ret;
 
 	c->config = *config;
@@ -1176,10 +1315,13 @@ prepare(struct scan_client *c, const struct scan_client_config *config,
 	c->identity = strdup(config->identity);
 	c->arrived = calloc(ARRIVED_MAX, sizeof(*c->arrived));
 	c->written = calloc(SCAN_SLOTS_MAX, sizeof(*c->written));
+	c->pull = calloc(PULLS, sizeof(*c->pull));
 	c->reading = calloc(1, SCAN_MSG_MAX);
 	if (c->device == NULL || c->identity == NULL || c->arrived == NULL || c->written == NULL ||
-		c->reading == NULL)
+		c->pull == NULL || c->reading == NULL)
 		return open_error(error, -ENOMEM, "not enough memory", "");
+	for (i = 0; i < c->config.slots; i++)
+		c->free_slot[c->nb_free_slots++] = i;
 	return 0;
 }
 

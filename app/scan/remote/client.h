@@ -11,14 +11,16 @@
  * scan_client_cancel(). Arrays may be released by any thread, also after the stream, but before
  * scan_client_close().
  *
- * Memory. The client registers a ring of slots once. Buffers of an array whose body fits into a
- * slot refer to the slot, which returns to the server when the array is released. If fewer than two
- * slots are free, and for larger bodies, the bytes are copied, so that arrays that are kept do not
- * stop the query.
+ * Memory. The client registers a ring of slots once. The server writes bodies to free slots; with
+ * `pull`, the service thread reads them from the memory of the server instead, and the server has
+ * no access to the client. Buffers of an array whose body fits into a slot refer to the slot, which
+ * is free again when the array is released. If fewer than two slots are free, and for larger
+ * bodies, the bytes are copied, so that arrays that are kept do not stop the query.
  */
 #ifndef SCAN_CLIENT_H
 #define SCAN_CLIENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "remote/wire.h"
@@ -34,6 +36,7 @@ struct scan_client_config {
 	uint32_t slots;	      /**< number of slots (0: 16) */
 	uint32_t slot_bytes;  /**< bytes of a slot (0: 1 MiB) */
 	uint32_t timeout_ms;  /**< of the connection (0: 10,000) */
+	bool pull;	      /**< read bodies from the server's memory, by READ */
 };
 
 /** The last error of a client. */
@@ -101,7 +104,8 @@ struct scan_client_counters {
 	uint64_t batches;
 	uint64_t inline_bytes; /**< of bodies that came in messages */
 	uint64_t pushed_bytes; /**< of bodies that the server wrote to slots */
-	uint64_t copied_bytes; /**< of these, copied out of slots */
+	uint64_t pulled_bytes; /**< of bodies that were read to slots */
+	uint64_t copied_bytes; /**< of both, copied out of slots */
 };
 
 void scan_client_counters(const struct scan_client *c, struct scan_client_counters *counters);

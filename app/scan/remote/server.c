@@ -29,6 +29,7 @@ RTE_LOG_REGISTER(scan_server_logtype, braggline.scan.server, NOTICE);
 #define UNREAD_MS    10000 /* a client does not take the error of its query for this time */
 #define DEADLINE_MS  600000
 #define IDLE_MS	     600000
+#define HOLD_MS	     600000
 #define SESSIONS     16
 #define OUTPUTS_TURN 8	/* of a session in one poll, before those of the others */
 #define FILES_MAX    32 /* registered mappings of files: EAL knows few external memories */
@@ -45,10 +46,18 @@ enum state {
 	CLOSING, /* objects are being freed */
 };
 
+/* A part of a body that the client reads. */
+struct held {
+	uint64_t since;	 /* ms */
+	uint32_t length; /* 0: none */
+};
+
 struct session {
 	struct scan_server *server;
 	enum state state;
 	struct rdma_conn *conn;
+	/* of its own: an adapter's keys can be guessed, and are valid for all of a domain */
+	struct rdma_pd *pd;
 	bool established;
 	struct xfer_qp link;
 	bool link_is_open;
@@ -63,12 +72,13 @@ struct session {
 	uint64_t heard, said;	 /* ms */
 	uint64_t until;		 /* ms; LEAVING */
 	struct scan_worker *worker;
-	struct scan_grant grant; /* nb is 0: none yet */
+	struct scan_grant grant; /* slot_bytes is 0: none yet */
 	uint8_t *stage;
 	uint64_t stage_bytes; /* of a part */
 	struct rdma_mr *stage_mr;
 	uint32_t ahead; /* outputs whose parts were posted before they are sent */
 	bool placed[SCAN_STAGES];
+	struct held held[SCAN_STAGES];
 	char *sql; /* parts of a statement so far */
 	uint32_t sql_length;
 	uint32_t cursor; /* of the last statement */
@@ -85,7 +95,6 @@ struct scan_server {
 	struct admission admission;
 	struct rdma_dev *dev;
 	struct rdma_dev_info info;
-	struct rdma_pd *pd;
 	struct rdma_conn *listener;
 	struct scan_server_counters counters;
 	uint16_t sge;
@@ -163,7 +172,7 @@ register_file(void *arg, struct scan_mapping *file)
 	if (c->state != UP || c->server->nb_files == FILES_MAX ||
 		file->size > c->server->info.max_mr_bytes)
 		return;
-	file->mr = rdma_mr_reg(c->server->pd, &attr);
+	file->mr = rdma_mr_reg(c->pd, &attr);
 	c->server->nb_files += file->mr != NULL;
 }
 
@@ -202,6 +211,9 @@ work_closing(struct session *c)
 	if (c->stage != NULL)
 		munmap(c->stage, SCAN_STAGES * c->stage_bytes);
 	c->stage = NULL;
+	if (c->pd != NULL && rdma_pd_free(c->pd) < 0)
+		return false;
+	c->pd = NULL;
 	free(c->sql);
 	xfer_identity_forget(&c->identity);
 	*c = (struct session){.server = c->server, .place = -1};
@@ -295,14 +307,16 @@ take_auth(struct session *c, const void *message, uint32_t size)
 	return reason == SCAN_REASON_NONE ? open_session(c) : reason;
 }
 
-/* Register memory for the parts of bodies, once the client has granted slots. */
+/* Register memory for the parts of bodies, once the client has said how it gets them. */
 static enum scan_reason
 take_grant(struct session *c, const struct scan_grant *m)
 {
+	const bool pull = (m->head.flags & SCAN_PULL) != 0;
 	struct rdma_mr_attr attr = {.access = RDMA_ACCESS_LOCAL_WRITE, .gpu = -1};
+	struct scan_worker_memory memory;
 	void *p;
 
-	if (c->grant.nb > 0 || c->cursor > 0 || c->sql != NULL)
+	if (c->grant.slot_bytes > 0 || c->cursor > 0 || c->sql != NULL)
 		return SCAN_REASON_ORDER;
 	c->stage_bytes = m->slot_bytes < SCAN_STAGE ? m->slot_bytes : SCAN_STAGE;
 	attr.length = SCAN_STAGES * c->stage_bytes;
@@ -312,11 +326,33 @@ take_grant(struct session *c, const struct scan_grant *m)
 		return SCAN_REASON_FAILED;
 	c->stage = p;
 	attr.addr = p;
-	c->stage_mr = rdma_mr_reg(c->server->pd, &attr);
+	attr.access |= pull ? RDMA_ACCESS_REMOTE_READ : 0;
+	c->stage_mr = rdma_mr_reg(c->pd, &attr);
 	if (c->stage_mr == NULL)
 		return SCAN_REASON_FAILED;
 	c->grant = *m;
-	scan_worker_grant(c->worker, m->nb, c->stage_bytes, c->stage);
+	memory = (struct scan_worker_memory){
+		m->nb, c->stage_bytes, c->stage, pull ? rdma_mr_rkey(c->stage_mr) : 0};
+	scan_worker_grant(c->worker, &memory);
+	return SCAN_REASON_NONE;
+}
+
+/* Take back the parts that the client has read. */
+static enum scan_reason
+take_free(struct session *c, const struct scan_free *m)
+{
+	uint64_t offset, stage;
+	uint32_t i;
+
+	for (i = 0; i < m->nb; i++) {
+		offset = m->addr[i] - (uintptr_t)c->stage;
+		stage = c->stage_bytes > 0 ? offset / c->stage_bytes : SCAN_STAGES;
+		if (stage >= SCAN_STAGES || offset % c->stage_bytes != 0 ||
+			c->held[stage].length == 0)
+			return SCAN_REASON_ORDER;
+		c->held[stage].length = 0;
+		scan_worker_written(c->worker, (uint32_t)stage);
+	}
 	return SCAN_REASON_NONE;
 }
 
@@ -377,6 +413,8 @@ take_message(struct session *c, const void *message, uint32_t size)
 							      : SCAN_REASON_ORDER;
 	case SCAN_CANCEL:
 		return take_cancel(c, message);
+	case SCAN_FREE:
+		return take_free(c, message);
 	case SCAN_ALIVE:
 		return SCAN_REASON_NONE;
 	case SCAN_REFUSE:
@@ -438,9 +476,8 @@ open_connection(
 	struct session *c, const struct rdma_event *event, const struct admission_peer *peer)
 {
 	struct scan_server *s = c->server;
-	const struct xfer_qp_config link = {
+	struct xfer_qp_config link = {
 		.dev = s->dev,
-		.pd = s->pd,
 		/* those of a part, and its immediate */
 		.writes = SCAN_STAGES * (SCAN_PIECES / s->sge + 2),
 		.sge = s->sge,
@@ -459,6 +496,9 @@ open_connection(
 	if (reason != SCAN_REASON_NONE)
 		return reason;
 	c->identity = *xfer_keyring_find(&s->keys, c->proof.call.identity);
+	link.pd = c->pd = rdma_pd_alloc(s->dev);
+	if (c->pd == NULL)
+		return SCAN_REASON_FAILED;
 	if (xfer_qp_open(&c->link, &link) < 0)
 		return SCAN_REASON_FAILED;
 	c->link_is_open = true;
@@ -616,7 +656,10 @@ send_output(struct session *c, const struct scan_output *out)
 	((struct scan_msg *)room)->number = c->sent++;
 	ret = xfer_qp_send(&c->link, out->message->head.length);
 	COUNT(n->inline_bytes, out->message->head.length);
-	if (ret == 0 && out->length > 0) {
+	if (ret == 0 && out->length > 0 && out->slot == SCAN_SLOTS_MAX) {
+		c->held[out->stage] = (struct held){xfer_qp_clock(), out->length};
+		COUNT(n->pulled_bytes, out->length);
+	} else if (ret == 0 && out->length > 0) {
 		/* with an immediate; the bytes of a part with pieces are there already */
 		ret = xfer_qp_write(&c->link, out->stage, &sg, out->nb_pieces == 0,
 			c->grant.addr + (uint64_t)out->slot * c->grant.slot_bytes, c->grant.rkey,
@@ -656,6 +699,19 @@ send_outputs(struct session *c)
 	return i > 0;
 }
 
+/* Whether the client has not freed a part in time. */
+static bool
+holds_too_long(const struct session *c, uint64_t now)
+{
+	unsigned int i;
+
+	for (i = 0; i < SCAN_STAGES; i++) {
+		if (c->held[i].length > 0 && now > c->held[i].since + c->server->config.hold_ms)
+			return true;
+	}
+	return false;
+}
+
 /* Apply the time limits of a session. */
 static void
 watch(struct session *c, uint64_t now)
@@ -665,6 +721,10 @@ watch(struct session *c, uint64_t now)
 
 	if (now > c->heard + SCAN_SILENCE_MS) {
 		refuse(c, SCAN_REASON_SILENT);
+		return;
+	}
+	if (holds_too_long(c, now)) {
+		refuse(c, SCAN_REASON_HELD);
 		return;
 	}
 	if (!c->querying) {
@@ -737,11 +797,15 @@ work(struct session *c, uint64_t now)
 static void
 count_current(struct scan_server *s)
 {
-	uint64_t queries = 0;
-	unsigned int i;
+	uint64_t queries = 0, held = 0;
+	unsigned int i, k;
 
-	for (i = 0; i < SCAN_SESSIONS; i++)
+	for (i = 0; i < SCAN_SESSIONS; i++) {
 		queries += s->session[i].state == UP && s->session[i].querying;
+		for (k = 0; k < SCAN_STAGES; k++)
+			held += s->session[i].held[k].length;
+	}
+	__atomic_store_n(&s->counters.held_bytes, held, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->counters.queries_current, queries, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->counters.sessions_current, sessions_of(s, NULL), __ATOMIC_RELAXED);
 }
@@ -854,8 +918,6 @@ scan_server_close(struct scan_server *s)
 		(void)scan_server_poll(s);
 	if (s->listener != NULL)
 		(void)rdma_conn_destroy(s->listener);
-	if (s->pd != NULL)
-		(void)rdma_pd_free(s->pd);
 	if (s->dev != NULL)
 		(void)rdma_dev_close(s->dev);
 	xfer_keyring_free(&s->keys);
@@ -879,6 +941,7 @@ scan_server_open(struct scan_server **server, const struct scan_server_config *c
 	s->config.sessions = config->sessions > 0 ? config->sessions : SESSIONS;
 	s->config.deadline_ms = config->deadline_ms > 0 ? config->deadline_ms : DEADLINE_MS;
 	s->config.idle_ms = config->idle_ms > 0 ? config->idle_ms : IDLE_MS;
+	s->config.hold_ms = config->hold_ms > 0 ? config->hold_ms : HOLD_MS;
 	for (i = 0; i < SCAN_SESSIONS; i++)
 		s->session[i] = (struct session){.server = s, .place = -1};
 	poll_pause_init(&s->pause);
@@ -901,9 +964,7 @@ scan_server_open(struct scan_server **server, const struct scan_server_config *c
 	/* this lcore must own the poll group before control functions wait for it */
 	for (i = 0; i < s->info.nb_poll_groups; i++)
 		(void)rdma_progress(s->dev, i);
-	s->pd = rdma_pd_alloc(s->dev);
-	if (s->pd != NULL)
-		s->listener = rdma_conn_listen(s->dev, RDMA_QP_RC, s->config.port, BACKLOG, NULL);
+	s->listener = rdma_conn_listen(s->dev, RDMA_QP_RC, s->config.port, BACKLOG, NULL);
 	if (s->listener == NULL) {
 		ret = -rte_errno;
 		snprintf(message, PATH_MAX, "cannot listen on port %u of %.3000s: %s",

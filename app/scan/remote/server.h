@@ -24,6 +24,7 @@ struct scan_server_config {
 	unsigned int sessions;		  /**< most sessions, 1 to SCAN_SESSIONS (0: 16) */
 	uint64_t deadline_ms;		  /**< most time of a query (0: 600,000) */
 	uint64_t idle_ms;		  /**< most time without a query (0: 600,000) */
+	uint64_t hold_ms;		  /**< most time without SCAN_FREE of a part (0: 600,000) */
 	struct scan_worker_config worker; /**< without identity */
 };
 
@@ -42,6 +43,8 @@ struct scan_server_counters {
 	uint64_t deadlines;	  /**< queries that took too long */
 	uint64_t inline_bytes;	  /**< of messages with results */
 	uint64_t pushed_bytes;	  /**< of bodies that were written to slots */
+	uint64_t pulled_bytes;	  /**< of bodies that clients were told to read */
+	uint64_t held_bytes;	  /**< of these, not freed yet; now */
 	uint64_t lost;		  /**< connections that clients did not close */
 	uint64_t refused[SCAN_REASONS];
 	struct scan_work work;

@@ -26,6 +26,7 @@ scan_reason_name(uint32_t reason)
 		[SCAN_REASON_FORGED] = "message with a wrong code",
 		[SCAN_REASON_STOPPING] = "the server is stopping",
 		[SCAN_REASON_FAILED] = "internal error of the peer",
+		[SCAN_REASON_HELD] = "results were not read and freed in the server's time",
 	};
 
 	return reason < SCAN_REASONS ? names[reason] : "?";
@@ -84,10 +85,28 @@ is_credit(const struct scan_credit *m)
 static bool
 is_grant(const struct scan_grant *m)
 {
-	return m->nb >= 1 && m->nb <= SCAN_SLOTS_MAX && m->slot_bytes >= SCAN_SLOT_MIN &&
-		m->slot_bytes <= SCAN_SLOT_MAX && m->slot_bytes % SCAN_ALIGN == 0 &&
-		m->addr % SCAN_ALIGN == 0 && m->reserved == 0 &&
+	if (m->slot_bytes < SCAN_SLOT_MIN || m->slot_bytes > SCAN_SLOT_MAX ||
+		m->slot_bytes % SCAN_ALIGN != 0 || m->reserved != 0)
+		return false;
+	if ((m->head.flags & SCAN_PULL) != 0)
+		return m->addr == 0 && m->nb == 0 && m->rkey == 0;
+	return m->nb >= 1 && m->nb <= SCAN_SLOTS_MAX && m->addr % SCAN_ALIGN == 0 &&
 		m->addr <= UINT64_MAX - (uint64_t)m->nb * m->slot_bytes;
+}
+
+static bool
+is_free(const struct scan_free *m)
+{
+	uint32_t i;
+
+	if (m->nb < 1 || m->nb > SCAN_PARTS || m->reserved != 0 ||
+		m->head.length != sizeof(*m) + m->nb * sizeof(m->addr[0]))
+		return false;
+	for (i = 0; i < m->nb; i++) {
+		if (m->addr[i] == 0 || m->addr[i] % SCAN_ALIGN != 0)
+			return false;
+	}
+	return true;
 }
 
 static bool
@@ -107,6 +126,16 @@ is_error(const uint8_t *bytes, const struct scan_record *r)
 	}
 	return e.reserved[0] == 0 && e.reserved[1] == 0 && e.reserved[2] == 0 && e.error >= 1 &&
 		e.error < 4096;
+}
+
+static bool
+is_pulled(const uint8_t *bytes, const struct scan_record *r)
+{
+	struct scan_pulled p;
+
+	memcpy(&p, bytes, sizeof(p));
+	return p.addr != 0 && p.addr % SCAN_ALIGN == 0 && p.addr <= UINT64_MAX - r->length &&
+		p.reserved == 0;
 }
 
 static bool
@@ -131,6 +160,8 @@ is_record(const uint8_t *bytes, const struct scan_record *r)
 		return r->length == 0 && r->offset == 0;
 	case SCAN_ERROR:
 		return is_error(bytes, r);
+	case SCAN_PULLED:
+		return part && r->length > 0 && r->total <= SCAN_BODY_MAX && is_pulled(bytes, r);
 	case SCAN_KINDS:
 		break;
 	}
@@ -150,11 +181,10 @@ is_data(const struct scan_data *m)
 			return false;
 		memcpy(&r, bytes + at, sizeof(r));
 		room = m->head.length - at;
-		if (r.kind != SCAN_PUSHED && RECORD_SIZE(r.length) > room)
+		if (RECORD_SIZE(scan_record_bytes(&r)) > room ||
+			!is_record(bytes + at + sizeof(r), &r))
 			return false;
-		if (!is_record(bytes + at + sizeof(r), &r))
-			return false;
-		at += RECORD_SIZE(r.kind == SCAN_PUSHED ? 0 : r.length);
+		at += RECORD_SIZE(scan_record_bytes(&r));
 	}
 	return n >= 1 && n == m->nb;
 }
@@ -180,6 +210,8 @@ is_content(const void *message, enum scan_type type)
 		return ((const struct scan_cancel *)message)->reserved == 0;
 	case SCAN_DATA:
 		return is_data(message);
+	case SCAN_FREE:
+		return is_free(message);
 	case SCAN_REFUSE:
 		return refuse->reason > SCAN_REASON_NONE && refuse->reason < SCAN_REASONS &&
 			refuse->reserved == 0;
@@ -202,7 +234,7 @@ scan_msg_check(const void *message, size_t size, enum scan_role from, uint64_t n
 	} types[SCAN_TYPES] = {
 		[SCAN_AUTH] = {sizeof(struct scan_auth_request), false, 1 << SCAN_CLIENT, 0},
 		[SCAN_ANSWER] = {sizeof(struct scan_answer), false, 1 << SCAN_SERVER, 0},
-		[SCAN_GRANT] = {sizeof(struct scan_grant), false, 1 << SCAN_CLIENT, 0},
+		[SCAN_GRANT] = {sizeof(struct scan_grant), false, 1 << SCAN_CLIENT, SCAN_PULL},
 		[SCAN_QUERY] = {sizeof(struct scan_query), true, 1 << SCAN_CLIENT, SCAN_MORE},
 		[SCAN_CREDIT] = {sizeof(struct scan_credit), true, 1 << SCAN_CLIENT, 0},
 		[SCAN_CANCEL] = {sizeof(struct scan_cancel), false, 1 << SCAN_CLIENT, 0},
@@ -211,6 +243,7 @@ scan_msg_check(const void *message, size_t size, enum scan_role from, uint64_t n
 			0},
 		[SCAN_REFUSE] = {sizeof(struct scan_refuse), false,
 			1 << SCAN_CLIENT | 1 << SCAN_SERVER, 0},
+		[SCAN_FREE] = {sizeof(struct scan_free), true, 1 << SCAN_CLIENT, 0},
 	};
 	const struct scan_msg *m = message;
 
@@ -225,6 +258,19 @@ scan_msg_check(const void *message, size_t size, enum scan_role from, uint64_t n
 	return is_content(message, m->type) ? SCAN_REASON_NONE : SCAN_REASON_MALFORMED;
 }
 
+uint32_t
+scan_record_bytes(const struct scan_record *r)
+{
+	switch (r->kind) {
+	case SCAN_PUSHED:
+		return 0;
+	case SCAN_PULLED:
+		return sizeof(struct scan_pulled);
+	default:
+		return r->length;
+	}
+}
+
 const uint8_t *
 scan_record_next(const struct scan_data *m, size_t *at, struct scan_record *r)
 {
@@ -233,14 +279,14 @@ scan_record_next(const struct scan_data *m, size_t *at, struct scan_record *r)
 	if (*at >= m->head.length)
 		return NULL;
 	memcpy(r, bytes, sizeof(*r));
-	*at += RECORD_SIZE(r->kind == SCAN_PUSHED ? 0 : r->length);
+	*at += RECORD_SIZE(scan_record_bytes(r));
 	return bytes + sizeof(*r);
 }
 
 bool
 scan_record_put(struct scan_data *m, const struct scan_record *r, const void *data)
 {
-	const size_t length = data != NULL ? r->length : 0, size = RECORD_SIZE(length);
+	const size_t length = data != NULL ? scan_record_bytes(r) : 0, size = RECORD_SIZE(length);
 	uint8_t *at = (uint8_t *)m + m->head.length;
 
 	if (size > SCAN_MSG_MAX - m->head.length)

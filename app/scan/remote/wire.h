@@ -8,8 +8,9 @@
  * and the slots that the client grants. Results are messages of Arrow's Dissociated IPC protocol
  * (DissociatedIPC.rst): metadata without the prefix FFFFFFFF and length, and bodies with the tag of
  * their sequence number. Verbs has no tagged messages. A SEND therefore has a head and records,
- * of which SCAN_METADATA and SCAN_BODY carry such a message or a part of it, and SCAN_PUSHED
- * announces a part of a body that a WRITE with immediate places in a slot.
+ * of which SCAN_METADATA and SCAN_BODY carry such a message or a part of it. SCAN_PUSHED announces
+ * a part of a body that a WRITE with immediate places in a slot, and SCAN_PULLED one that the
+ * client reads.
  *
  * All numbers are little-endian. Structures have no padding. Reserved bytes are zero and are
  * checked. Receivers check a private copy that the peer cannot change.
@@ -32,11 +33,13 @@
 #define SCAN_MSG_MAX XFER_MSG_MAX
 #define SCAN_SQL_MAX (1u << 17) /**< maximum size of a statement, bytes: SQL_STATEMENT_MAX */
 /** maximum number of slots of a connection */
-#define SCAN_SLOTS_MAX	  256
-#define SCAN_SLOT_MIN	  4096	     /**< bytes */
-#define SCAN_SLOT_MAX	  (1u << 30) /**< bytes */
-#define SCAN_ALIGN	  64	     /**< alignment of slots, and of buffers in a body */
-#define SCAN_WINDOW	  64	     /**< SCAN_DATA messages that the client has not returned yet */
+#define SCAN_SLOTS_MAX 256
+#define SCAN_SLOT_MIN  4096	  /**< bytes */
+#define SCAN_SLOT_MAX  (1u << 30) /**< bytes */
+#define SCAN_ALIGN     64	  /**< alignment of slots, and of buffers in a body */
+#define SCAN_WINDOW    64	  /**< SCAN_DATA messages that the client has not returned yet */
+/** maximum number of parts of bodies that a server keeps for a client that reads them */
+#define SCAN_PARTS	  8
 #define SCAN_METADATA_MAX (1u << 24) /**< maximum size of a metadata message, bytes */
 /** maximum size of a body, bytes */
 #define SCAN_BODY_MAX	(UINT64_C(1) << 40)
@@ -79,6 +82,7 @@ enum scan_reason {
 	SCAN_REASON_FORGED,    /**< a message was changed or inserted in transit */
 	SCAN_REASON_STOPPING,  /**< the server is stopping */
 	SCAN_REASON_FAILED,    /**< internal error of the peer: see its log */
+	SCAN_REASON_HELD,      /**< a part of a body was not freed in the server's time */
 	SCAN_REASONS
 };
 
@@ -102,11 +106,13 @@ enum scan_type {
 	SCAN_DATA,   /**< server: records of a result */
 	SCAN_ALIVE,  /**< both: keepalive */
 	SCAN_REFUSE, /**< both: the sender ends the connection */
+	SCAN_FREE,   /**< client: parts of bodies that it has read */
 	SCAN_TYPES
 };
 
 enum scan_flag {
 	SCAN_MORE = 1 << 0, /**< SCAN_QUERY: another part of the statement follows */
+	SCAN_PULL = 1 << 1, /**< SCAN_GRANT: the client reads bodies; there are no slots */
 };
 
 /**
@@ -138,12 +144,19 @@ struct scan_answer {
 };
 static_assert(sizeof(struct scan_answer) == 48, "layout");
 
-/** SCAN_GRANT: `nb` slots of `slot_bytes` bytes each, one behind the other. */
+/**
+ * SCAN_GRANT: `nb` slots of `slot_bytes` bytes each, one behind the other. With SCAN_PULL, the
+ * server gets no access to memory of the client: `addr`, `nb` and `rkey` are 0.
+ */
 struct scan_grant {
 	struct scan_msg head;
-	uint64_t addr;	     /**< of slot 0; a multiple of SCAN_ALIGN */
-	uint32_t slot_bytes; /**< SCAN_SLOT_MIN to SCAN_SLOT_MAX; a multiple of SCAN_ALIGN */
-	uint32_t nb;	     /**< 1 to SCAN_SLOTS_MAX */
+	uint64_t addr; /**< of slot 0; a multiple of SCAN_ALIGN */
+	/**
+	 * SCAN_SLOT_MIN to SCAN_SLOT_MAX; a multiple of SCAN_ALIGN; with SCAN_PULL, the maximum
+	 * size of a part
+	 */
+	uint32_t slot_bytes;
+	uint32_t nb; /**< 1 to SCAN_SLOTS_MAX */
 	uint32_t rkey;
 	uint32_t reserved;
 };
@@ -189,6 +202,15 @@ struct scan_cancel {
 };
 static_assert(sizeof(struct scan_cancel) == 24, "layout");
 
+/** SCAN_FREE: Dissociated IPC's message `free_data`. */
+struct scan_free {
+	struct scan_msg head;
+	uint32_t nb; /**< 1 to SCAN_PARTS */
+	uint32_t reserved;
+	uint64_t addr[]; /**< struct scan_pulled.addr of parts that were not freed yet */
+};
+static_assert(sizeof(struct scan_free) == 24, "layout");
+
 /** SCAN_REFUSE */
 struct scan_refuse {
 	struct scan_msg head;
@@ -219,6 +241,7 @@ enum scan_kind {
 	SCAN_PUSHED, /**< no bytes: a part of such a body is written to a slot */
 	SCAN_END,    /**< no bytes: the end of the result; the number is that of the next message */
 	SCAN_ERROR,  /**< struct scan_error: the query failed; what came before is not complete */
+	SCAN_PULLED, /**< struct scan_pulled: where a part of such a body can be read */
 	SCAN_KINDS
 };
 
@@ -226,7 +249,8 @@ enum scan_kind {
 struct scan_record {
 	uint8_t kind; /**< enum scan_kind */
 	uint8_t reserved[3];
-	uint32_t length;   /**< bytes that follow; SCAN_PUSHED: bytes that are written */
+	/** bytes that follow; SCAN_PUSHED: that are written; SCAN_PULLED: that can be read */
+	uint32_t length;
 	uint32_t sequence; /**< number of the message; the schema has 0 */
 	uint32_t slot;	   /**< SCAN_PUSHED: slot; others: 0 */
 	/**
@@ -250,6 +274,17 @@ struct scan_error {
 	char text[];
 };
 static_assert(sizeof(struct scan_error) == 12, "layout");
+
+/**
+ * SCAN_PULLED: Dissociated IPC's body of type 1. The bytes stay readable, and do not change, until
+ * SCAN_FREE. A buffer is in the packed body at its offset in the metadata.
+ */
+struct scan_pulled {
+	uint64_t addr; /**< of the part; a multiple of SCAN_ALIGN */
+	uint32_t rkey;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct scan_pulled) == 16, "layout");
 
 /** The immediate of a WRITE is the number of the message whose SCAN_PUSHED came before it. */
 
@@ -277,6 +312,9 @@ enum scan_reason scan_private_check(const void *bytes, size_t size, enum scan_ro
  */
 enum scan_reason scan_msg_check(
 	const void *message, size_t size, enum scan_role from, uint64_t number);
+
+/** Number of bytes that follow a record. */
+uint32_t scan_record_bytes(const struct scan_record *r);
 
 /**
  * Get the next record of a message that scan_msg_check() accepted.

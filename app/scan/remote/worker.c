@@ -46,13 +46,11 @@ struct scan_worker {
 	char *sql;
 	uint32_t cursor;
 	enum scan_form form;
-	uint32_t window; /* messages that the client can take */
-	uint32_t slots;	 /* granted */
-	uint32_t slot_bytes;
+	uint32_t window;		  /* messages that the client can take */
+	struct scan_worker_memory memory; /* part_bytes is 0: none yet */
 	uint32_t free_slot[SCAN_SLOTS_MAX];
 	uint32_t nb_free_slots;
 	bool slot_used[SCAN_SLOTS_MAX];
-	uint8_t *stage;
 	bool stage_used[SCAN_STAGES];
 	struct output *queue; /* ring of QUEUE elements */
 	uint32_t head, tail;  /* next to be taken; next to be filled */
@@ -207,7 +205,10 @@ check_files(struct scan_worker *w)
 	return path == NULL ? 0 : sql_session_unreadable(&w->session, path);
 }
 
-/* Wait for a slot of the client and for memory. @return index of the stage; -ECANCELED */
+/*
+ * Wait for memory, and for a slot of the client, if it has granted some.
+ * @return index of the stage; -ECANCELED
+ */
 static int
 take_stage(struct scan_worker *w, uint32_t *slot)
 {
@@ -219,7 +220,7 @@ take_stage(struct scan_worker *w, uint32_t *slot)
 			;
 		if (must_end(w))
 			stage = -ECANCELED;
-		else if (stage == SCAN_STAGES || w->nb_free_slots == 0) {
+		else if (stage == SCAN_STAGES || (w->memory.slots > 0 && w->nb_free_slots == 0)) {
 			wait_changed(w);
 			continue;
 		}
@@ -227,22 +228,25 @@ take_stage(struct scan_worker *w, uint32_t *slot)
 	}
 	if (stage >= 0) {
 		w->stage_used[stage] = true;
-		*slot = w->free_slot[--w->nb_free_slots];
-		w->slot_used[*slot] = true;
+		*slot = SCAN_SLOTS_MAX;
+		if (w->memory.slots > 0) {
+			*slot = w->free_slot[--w->nb_free_slots];
+			w->slot_used[*slot] = true;
+		}
 	}
 	pthread_mutex_unlock(&w->lock);
 	return stage;
 }
 
-/* Return what take_stage() gave, as it was not used. */
+/* Return what take_stage() gave, as it was not used. With the lock. */
 static void
-return_stage(struct scan_worker *w, int stage, uint32_t slot)
+return_stage(struct scan_worker *w, uint32_t stage, uint32_t slot)
 {
-	pthread_mutex_lock(&w->lock);
 	w->stage_used[stage] = false;
+	if (slot == SCAN_SLOTS_MAX)
+		return;
 	w->slot_used[slot] = false;
 	w->free_slot[w->nb_free_slots++] = slot;
-	pthread_mutex_unlock(&w->lock);
 }
 
 /* Get the registration of the file that has some bytes. @return SCAN_FILES: none */
@@ -290,6 +294,12 @@ leave_files(struct scan_worker *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
+static uint8_t *
+stage_at(const struct scan_worker *w, uint32_t stage)
+{
+	return w->memory.stage + (uint64_t)stage * w->memory.part_bytes;
+}
+
 /* Append bytes to the pieces of a part. @return their new number */
 static uint32_t
 add_piece(
@@ -314,7 +324,7 @@ static uint32_t
 gather(struct scan_worker *w, uint32_t stage, const struct ipc_buffer *buffer, size_t nb,
 	uint64_t offset, uint32_t length)
 {
-	uint8_t *to = w->stage + (uint64_t)stage * w->slot_bytes;
+	uint8_t *to = stage_at(w, stage);
 	struct scan_piece *piece = w->piece[stage];
 	const uint64_t last = offset + length;
 	uint64_t at = 0, end, next, from, until, copied = offset;
@@ -350,33 +360,57 @@ gather(struct scan_worker *w, uint32_t stage, const struct ipc_buffer *buffer, s
 	return nb_pieces;
 }
 
+/*
+ * Announce a part of a body that lies in its stage or is to be gathered.
+ * @param part  pieces are set
+ */
 static int
-push_body(struct scan_worker *w, const struct ipc_buffer *buffer, size_t nb, uint64_t size)
+announce(struct scan_worker *w, struct scan_record *r, const struct scan_output *part)
 {
-	struct scan_record r = {.kind = SCAN_PUSHED, .sequence = w->sequence, .total = size};
+	const struct scan_pulled pulled = {(uintptr_t)stage_at(w, part->stage), w->memory.rkey, 0};
+	const void *bytes = r->kind == SCAN_PULLED ? &pulled : NULL;
+	int ret = check_files(w);
+
+	if (ret == 0 && !scan_record_put(w->message, r, bytes)) {
+		ret = flush(w, false);
+		if (ret == 0)
+			(void)scan_record_put(w->message, r, bytes);
+	}
+	return ret == 0 ? queue_message(w, part, false) : ret;
+}
+
+/* Give a body to the client in parts: written to its slots, or to be read by it. */
+static int
+put_body(struct scan_worker *w, const struct ipc_buffer *buffer, size_t nb, uint64_t size)
+{
+	struct scan_record r = {.kind = w->memory.slots > 0 ? SCAN_PUSHED : SCAN_PULLED,
+		.sequence = w->sequence,
+		.total = size};
 	struct scan_output part = {.sequence = w->sequence};
 	int stage, ret = 0;
 
 	for (r.offset = 0; r.offset < size && ret == 0; r.offset += r.length) {
-		stage = take_stage(w, &r.slot);
+		stage = take_stage(w, &part.slot);
 		if (stage < 0)
 			return stage;
-		r.length = size - r.offset < w->slot_bytes ? size - r.offset : w->slot_bytes;
+		r.length = size - r.offset < w->memory.part_bytes ? size - r.offset
+								  : w->memory.part_bytes;
 		part.length = r.length;
-		part.slot = r.slot;
 		part.stage = stage;
 		part.piece = w->piece[stage];
-		part.nb_pieces = gather(w, stage, buffer, nb, r.offset, r.length);
-		ret = check_files(w);
-		if (ret == 0 && !scan_record_put(w->message, &r, NULL)) {
-			ret = flush(w, false);
-			if (ret == 0)
-				(void)scan_record_put(w->message, &r, NULL);
+		if (r.kind == SCAN_PUSHED) {
+			r.slot = part.slot;
+			part.nb_pieces = gather(w, stage, buffer, nb, r.offset, r.length);
+		} else {
+			/* bytes of a file could change while the client reads them */
+			ipc_body_copy(stage_at(w, stage), buffer, nb, r.offset, r.length);
 		}
+		ret = announce(w, &r, &part);
 		if (ret == 0)
-			ret = queue_message(w, &part, false);
-		if (ret < 0)
-			return_stage(w, stage, r.slot);
+			continue;
+		pthread_mutex_lock(&w->lock);
+		return_stage(w, stage, part.slot);
+		pthread_mutex_unlock(&w->lock);
 	}
 	return ret;
 }
@@ -423,8 +457,9 @@ take_message(void *arg, const void *metadata, size_t size, const struct ipc_buff
 		return -EOVERFLOW;
 	ret = put_parts(w, SCAN_METADATA, metadata, size);
 	if (ret == 0 && body > 0)
-		ret = body <= INLINE_MAX || w->slots == 0 ? inline_body(w, buffer, nb, body)
-							  : push_body(w, buffer, nb, body);
+		ret = body <= INLINE_MAX || w->memory.part_bytes == 0
+			? inline_body(w, buffer, nb, body)
+			: put_body(w, buffer, nb, body);
 	w->sequence++;
 	w->body = body;
 	return ret;
@@ -548,8 +583,9 @@ execute(struct scan_worker *w, char *error, size_t size)
 		ret = sql_reader_open(&reader, &w->session);
 	if (ret == 0) {
 		w->gathered = 0;
-		/* a body of a batch is in one slot, so that the client need not copy it */
-		sql_reader_batch_bytes(reader, w->slots > 0 ? w->slot_bytes : SCAN_STAGE);
+		/* a body of a batch is one part, so that the client need not copy it */
+		sql_reader_batch_bytes(
+			reader, w->memory.part_bytes > 0 ? w->memory.part_bytes : SCAN_STAGE);
 		ret = send_result(w, reader);
 		sql_reader_close(reader);
 		if (ret == 0)
@@ -752,14 +788,12 @@ scan_worker_destroy(struct scan_worker *w)
 }
 
 void
-scan_worker_grant(struct scan_worker *w, uint32_t slots, uint32_t slot_bytes, uint8_t *stage)
+scan_worker_grant(struct scan_worker *w, const struct scan_worker_memory *memory)
 {
 	pthread_mutex_lock(&w->lock);
-	w->slots = slots;
-	w->slot_bytes = slot_bytes;
-	w->stage = stage;
-	for (w->nb_free_slots = 0; w->nb_free_slots < slots; w->nb_free_slots++)
-		w->free_slot[w->nb_free_slots] = slots - 1 - w->nb_free_slots;
+	w->memory = *memory;
+	for (w->nb_free_slots = 0; w->nb_free_slots < memory->slots; w->nb_free_slots++)
+		w->free_slot[w->nb_free_slots] = memory->slots - 1 - w->nb_free_slots;
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -897,11 +931,8 @@ scan_worker_drop(struct scan_worker *w)
 
 	pthread_mutex_lock(&w->lock);
 	w->window++;
-	if (o->length > 0) {
-		w->stage_used[o->stage] = false;
-		w->slot_used[o->slot] = false;
-		w->free_slot[w->nb_free_slots++] = o->slot;
-	}
+	if (o->length > 0)
+		return_stage(w, o->stage, o->slot);
 	take_output(w);
 	pthread_mutex_unlock(&w->lock);
 }

@@ -19,7 +19,7 @@
 #include "xfer/identity.h"
 
 #define SCAN_STAGE  (1u << 20) /**< bytes of the largest part of a body */
-#define SCAN_STAGES 8	       /**< parts of bodies in registered memory */
+#define SCAN_STAGES SCAN_PARTS /**< parts of bodies in registered memory */
 #define SCAN_PIECES 512	       /**< most pieces of a part */
 #define SCAN_FILES  16	       /**< most files of a session whose mappings are registered */
 
@@ -59,11 +59,16 @@ void scan_worker_stop(struct scan_worker *w);
 /** Destroy a stopped engine. @return false: its thread has not ended yet, call again */
 bool scan_worker_destroy(struct scan_worker *w);
 
-/**
- * Set the slots of the client, and the memory of the bodies.
- * @param stage  SCAN_STAGES parts of `slot_bytes` bytes each, all of them free
- */
-void scan_worker_grant(struct scan_worker *w, uint32_t slots, uint32_t slot_bytes, uint8_t *stage);
+/** Memory of the bodies. */
+struct scan_worker_memory {
+	uint32_t slots;	     /**< of the client; 0: it reads bodies from the stage */
+	uint32_t part_bytes; /**< maximum bytes of a part */
+	uint8_t *stage;	     /**< SCAN_STAGES parts of `part_bytes` bytes each, all of them free */
+	uint32_t rkey;	     /**< of the stage, if there are no slots */
+};
+
+/** Set the memory of the bodies, once, before the first query. */
+void scan_worker_grant(struct scan_worker *w, const struct scan_worker_memory *memory);
 
 /** Begin a query. @param sql  allocated; the function takes it @return false: one is executed */
 bool scan_worker_query(struct scan_worker *w, uint32_t cursor, enum scan_form form, char *sql);
@@ -126,7 +131,7 @@ struct scan_piece {
 struct scan_output {
 	const struct scan_data *message;
 	uint32_t length; /**< of the part; 0: none */
-	uint32_t slot;
+	uint32_t slot;	 /**< SCAN_SLOTS_MAX: none, the client reads the part */
 	uint32_t stage;
 	uint32_t sequence;
 	const struct scan_piece *piece; /**< of a part with pieces of files */
@@ -155,7 +160,7 @@ void scan_worker_drop(struct scan_worker *w);
 /** The next output was posted. */
 void scan_worker_taken(struct scan_worker *w);
 
-/** The part in a stage was written. */
+/** The part in a stage was written to a slot, or the client has freed it. */
 void scan_worker_written(struct scan_worker *w, uint32_t stage);
 
 /**

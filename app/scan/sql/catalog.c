@@ -18,6 +18,7 @@
 #include "sql/catalog.h"
 
 #define INCARNATION_DIGITS 16
+#define NAMES_SHOWN	   5
 
 __attribute__((format(printf, 3, 4))) static void
 catalog_warn(struct sql_catalog *c, uint64_t *counter, const char *format, ...)
@@ -200,6 +201,22 @@ sql_catalog_find(const struct sql_catalog *c, const char *name)
 			found = &c->run[i];
 	}
 	return found;
+}
+
+void
+sql_catalog_names(const struct sql_catalog *c, char *text, size_t size)
+{
+	const size_t nb = c->nb_runs < NAMES_SHOWN ? c->nb_runs : NAMES_SHOWN;
+	size_t i, length;
+
+	snprintf(text, size, "number of runs: %zu%s", c->nb_runs,
+		nb == 0			  ? ""
+			: nb < c->nb_runs ? ", the first are "
+					  : ": ");
+	for (i = 0; i < nb; i++) {
+		length = strlen(text);
+		snprintf(text + length, size - length, "%s%s", i > 0 ? ", " : "", c->run[i].name);
+	}
 }
 
 /* @return what is wrong with the columns of a file; NULL: nothing */

@@ -94,6 +94,9 @@ void sql_catalog_destroy(struct sql_catalog *c);
 /** Find a run; case of ASCII letters does not matter. @return NULL: none (any thread) */
 struct sql_run *sql_catalog_find(const struct sql_catalog *c, const char *name);
 
+/** Write how many runs there are, and the names of the first few, for messages. (any thread) */
+void sql_catalog_names(const struct sql_catalog *c, char *text, size_t size);
+
 /**
  * Open the files of a table of a run. (any thread)
  * @param error  out, on error: what is wrong, at most `size` bytes

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -559,11 +560,28 @@ put_cast(struct sql_session *s, FILE *out, duckdb_logical_type type, uint64_t co
 	return 0;
 }
 
+/* The engine knows only the tables that the statement names: say which runs there are. */
+static int
+prepare_failed(struct sql_session *s, const char *error)
+{
+	char names[512];
+
+	if (strstr(error, "Catalog Error: Table with name ") != error &&
+		strstr(error, "Binder Error: Catalog ") != error)
+		return session_error(s, -EINVAL, "%s", error);
+	sql_catalog_names(s->catalog, names, sizeof(names));
+	names[0] = (char)toupper((unsigned char)names[0]);
+	return session_error(s, -EINVAL,
+		"%s\n\n%s\nThe tables of a run are RUN.frames and RUN.images; \"RUN\".frames if "
+		"RUN is no SQL name",
+		error, names);
+}
+
 static int
 prepare(struct sql_session *s, const char *sql)
 {
 	if (s->api->prepare(s->connection, sql, &s->statement) != DUCKDB_SUCCESS)
-		return session_error(s, -EINVAL, "%s", s->api->prepare_error(s->statement));
+		return prepare_failed(s, s->api->prepare_error(s->statement));
 	if (s->api->prepared_statement_type(s->statement) != DUCKDB_STATEMENT_SELECT)
 		return session_error(s, -EINVAL, "expected a SELECT statement");
 	if (s->api->nparams(s->statement) > 0)

@@ -311,6 +311,7 @@ bind_runs(struct scan_bind *b, const char *name, char *error, size_t size)
 {
 	struct sql_catalog *c = b->catalog;
 	struct sql_run *run;
+	char names[512];
 	int ret = 0;
 	size_t i;
 
@@ -322,9 +323,8 @@ bind_runs(struct scan_bind *b, const char *name, char *error, size_t size)
 	if (run != NULL) {
 		ret = bind_run(b, run, error, size);
 	} else if (!b->with_run) {
-		snprintf(error, size, "no run is named %s (number of runs: %zu%s%s)", name,
-			c->nb_runs, c->nb_runs > 0 ? ", the first is " : "",
-			c->nb_runs > 0 ? c->run[0].name : "");
+		sql_catalog_names(c, names, sizeof(names));
+		snprintf(error, size, "no run is named %s (%s)", name, names);
 		return -ENOENT;
 	}
 	for (i = 0; b->with_run && i < c->nb_runs && ret == 0; i++) {
@@ -333,8 +333,9 @@ bind_runs(struct scan_bind *b, const char *name, char *error, size_t size)
 			ret = bind_run(b, &c->run[i], error, size);
 	}
 	if (ret == 0 && b->nb_sources == 0) {
-		snprintf(error, size, "no run with a file of the table %s matches %s",
-			arrow_table_name(b->table), name);
+		sql_catalog_names(c, names, sizeof(names));
+		snprintf(error, size, "no run with a file of the table %s matches %s (%s)",
+			arrow_table_name(b->table), name, names);
 		return -ENOENT;
 	}
 	if (ret == 0)

@@ -30,6 +30,7 @@
 #define SECONDS 30
 #define SLOTS	4
 #define SLOT	65536
+#define AREA	(SCAN_PARTS * SLOT) /* of a peer: its slots, or the parts that it reads */
 #define ENDLESS "SELECT sum(i) FROM range(1000000000000000) t(i)"
 
 struct peer {
@@ -41,10 +42,17 @@ struct peer {
 	enum scan_reason refused;
 	uint64_t sent, received;
 	uint32_t cursor;
-	bool lazy; /* gives no credit */
+	bool lazy; /* gives no credit, and frees nothing */
+	bool pull; /* reads bodies */
+	struct {
+		uint64_t addr;
+		uint32_t rkey, length;
+	} part[SCAN_PARTS]; /* the last ones that were announced */
+	unsigned int announced, read;
 	/* of the last query */
 	unsigned int messages, records, pushed, written;
 	uint64_t bytes; /* of bodies */
+	uint64_t sum;	/* of their bytes, without those that were written to slots */
 	bool ended;
 	uint32_t error;
 	char sqlstate[SCAN_SQLSTATE + 1];
@@ -94,6 +102,54 @@ give_credit(struct peer *p, uint32_t messages, int slot)
 }
 
 static void
+add_bytes(struct peer *p, const uint8_t *bytes, uint32_t length)
+{
+	uint32_t i;
+
+	for (i = 0; i < length; i++)
+		p->sum += bytes[i];
+}
+
+static void
+free_part(struct peer *p, uint64_t addr)
+{
+	struct {
+		struct scan_free m;
+		uint64_t addr[1];
+	} m;
+
+	scan_msg_begin(&m, SCAN_FREE, sizeof(m.m) + 8, 0);
+	m.m.nb = 1;
+	m.addr[0] = addr;
+	say(p, &m, m.m.head.length);
+}
+
+static void
+read_part(struct peer *p, uint64_t addr, uint32_t rkey, uint32_t length)
+{
+	const struct rdma_sge sg = {
+		(uintptr_t)slots + (p - peer) * AREA + p->announced % SCAN_PARTS * SLOT, length,
+		rdma_mr_lkey(mr)};
+
+	assert_int_equal(xfer_qp_read(&p->link, p->announced, &sg, addr, rkey), 0);
+}
+
+static void
+take_pulled(struct peer *p, const struct scan_record *r, const uint8_t *bytes)
+{
+	struct scan_pulled at;
+
+	assert_true(p->pull && r->length <= SLOT);
+	memcpy(&at, bytes, sizeof(at));
+	p->part[p->announced % SCAN_PARTS].addr = at.addr;
+	p->part[p->announced % SCAN_PARTS].rkey = at.rkey;
+	p->part[p->announced % SCAN_PARTS].length = r->length;
+	if (!p->lazy)
+		read_part(p, at.addr, at.rkey, r->length);
+	p->announced++;
+}
+
+static void
 take_data(struct peer *p, const struct scan_data *m)
 {
 	size_t at = sizeof(*m);
@@ -105,8 +161,12 @@ take_data(struct peer *p, const struct scan_data *m)
 	p->messages++;
 	while ((bytes = scan_record_next(m, &at, &r)) != NULL) {
 		p->records++;
-		if (r.kind == SCAN_BODY || r.kind == SCAN_PUSHED)
+		if (r.kind == SCAN_BODY || r.kind == SCAN_PUSHED || r.kind == SCAN_PULLED)
 			p->bytes += r.length;
+		if (r.kind == SCAN_PULLED)
+			take_pulled(p, &r, bytes);
+		if (r.kind == SCAN_BODY)
+			add_bytes(p, bytes, r.length);
 		if (r.kind == SCAN_PUSHED) {
 			p->pushed++;
 			assert_true(r.slot < SLOTS);
@@ -153,8 +213,19 @@ on_written(void *arg, uint32_t imm)
 	((struct peer *)arg)->written++;
 }
 
+static void
+on_read(void *arg, uint64_t number)
+{
+	struct peer *p = arg;
+
+	add_bytes(p, slots + (p - peer) * AREA + number % SCAN_PARTS * SLOT,
+		p->part[number % SCAN_PARTS].length);
+	p->read++;
+	free_part(p, p->part[number % SCAN_PARTS].addr);
+}
+
 static const struct xfer_qp_ops ops = {
-	.message = on_message, .forged = on_forged, .written = on_written};
+	.message = on_message, .forged = on_forged, .written = on_written, .done = on_read};
 
 static void
 on_event(struct peer *p, const struct rdma_event *event)
@@ -236,8 +307,12 @@ turn(void)
 static struct peer *
 call(unsigned int i, const char *name, const struct xfer_key *k)
 {
-	const struct xfer_qp_config config = {
-		.dev = dev, .pd = pd, .receives = 64, .ops = &ops, .arg = &peer[i]};
+	const struct xfer_qp_config config = {.dev = dev,
+		.pd = pd,
+		.receives = 64,
+		.writes = SCAN_PARTS,
+		.ops = &ops,
+		.arg = &peer[i]};
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(SCAN_PORT)};
 	struct peer *p = &peer[i];
 	struct rdma_conn_attr attr = {.private_data = &p->proof.call,
@@ -273,21 +348,52 @@ grant(struct peer *p)
 	struct scan_grant m;
 
 	scan_msg_begin(&m, SCAN_GRANT, sizeof(m), 0);
-	m.addr = (uintptr_t)slots + (p - peer) * SLOTS * SLOT;
+	m.addr = (uintptr_t)slots + (p - peer) * AREA;
 	m.slot_bytes = SLOT;
 	m.nb = SLOTS;
 	m.rkey = rdma_mr_rkey(mr);
 	say(p, &m, sizeof(m));
 }
 
+/* Call until the server has room: engines of clients before may not have ended yet. */
+static struct peer *
+call_until_up(unsigned int i)
+{
+	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
+	struct peer *p;
+
+	for (;;) {
+		p = call(i, "ana", &key[0]);
+		wait_for(p->up || p->gone || p->refused);
+		if (p->up)
+			return p;
+		assert_int_equal(p->refused, SCAN_REASON_SESSIONS);
+		assert_true(xfer_qp_clock() < until);
+		hang_up(p);
+	}
+}
+
 static struct peer *
 connect_peer(unsigned int i)
 {
-	struct peer *p = call(i, "ana", &key[0]);
+	struct peer *p = call_until_up(i);
 
-	wait_for(p->up || p->gone || p->refused);
-	assert_true(p->up);
 	grant(p);
+	return p;
+}
+
+/* Connect a client that reads bodies. */
+static struct peer *
+connect_puller(unsigned int i)
+{
+	struct peer *p = call_until_up(i);
+	struct scan_grant m;
+
+	p->pull = true;
+	scan_msg_begin(&m, SCAN_GRANT, sizeof(m), 0);
+	m.head.flags = SCAN_PULL;
+	m.slot_bytes = SLOT;
+	say(p, &m, sizeof(m));
 	return p;
 }
 
@@ -302,7 +408,8 @@ ask(struct peer *p, const char *sql)
 
 	assert_true(length <= SCAN_QUERY_PART);
 	p->messages = p->records = p->pushed = p->written = 0;
-	p->bytes = 0;
+	p->bytes = p->sum = 0;
+	p->announced = p->read = 0;
 	p->ended = false;
 	p->error = 0;
 	memset(p->text, 0, sizeof(p->text));
@@ -366,6 +473,16 @@ no_server(void **state)
 
 static const struct scan_server_config plain;
 
+static void
+write_run(void)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "rm -f %s/lyso_1_*; '%s' %s lyso_1 float32 2 200 1", dir,
+		getenv("ARROW_WRITE"), dir);
+	assert_int_equal(system(command), 0);
+}
+
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 /* A small result is one message: columns, schema, batch, body, end. */
@@ -402,6 +519,229 @@ pushed_result(void **state)
 	assert_true(p->bytes >= 20000 * 9 * 8);
 	assert_true(p->pushed >= 20000 * 9 * 8 / SLOT);
 	assert_int_equal(scan_server_get_counters(server)->pushed_bytes, p->bytes);
+}
+
+/* Bodies are read by the client, with one READ for each part, and the same bytes come. */
+static void
+pulled_result(void **state)
+{
+	const struct scan_server_counters *n;
+	uint64_t sum = 0, i;
+	struct peer *p;
+
+	open_server(&plain);
+	n = scan_server_get_counters(server);
+	p = connect_puller(0);
+	ask(p, "SELECT i FROM range(100000) t(i)");
+	wait_for(p->ended && p->read == p->announced);
+	assert_int_equal(p->error, 0);
+	for (i = 0; i < 100000; i++)
+		sum += (i & 0xff) + (i >> 8 & 0xff) + (i >> 16);
+	assert_int_equal(p->sum, sum);
+	assert_true(p->bytes >= 800000 && p->announced >= 800000 / SLOT);
+	assert_int_equal(n->pulled_bytes, p->bytes);
+	assert_int_equal(n->pushed_bytes, 0);
+	wait_for(n->held_bytes == 0);
+	/* a body is larger than all of the memory for parts */
+	ask(p, "SELECT list(i) FROM range(200000) t(i)");
+	wait_for(p->ended && p->read == p->announced);
+	assert_int_equal(p->error, 0);
+	assert_true(p->announced > 2 * SCAN_PARTS);
+	/* small bodies still come in the message */
+	ask(p, "SELECT 42 AS x");
+	wait_for(p->ended);
+	assert_int_equal(p->records, 5);
+	assert_int_equal(p->announced, 0);
+}
+
+/* Parts of lists past the engine are bytes that do not change, also if the file does. */
+static void
+pulled_lists(void **state)
+{
+	static const char sql[] = "SELECT value FROM lyso_1.images WHERE frame < 60";
+	const struct scan_work *n;
+	unsigned int i, parts;
+	struct peer *p;
+	uint64_t sum;
+	char file[64];
+
+	write_run();
+	open_server(&plain);
+	n = &scan_server_get_counters(server)->work;
+	p = connect_puller(0);
+	ask(p, sql);
+	wait_for(p->ended && p->read == p->announced);
+	assert_int_equal(p->error, 0);
+	sum = p->sum;
+	parts = p->announced;
+	assert_in_range(parts, 2, SCAN_PARTS);
+	assert_true(n->deferred_bytes > 0 && n->gathered_bytes == 0);
+	/* besides these, offsets are made */
+	assert_true(n->copied_bytes >= n->result_bytes);
+	assert_true(n->copied_bytes - n->result_bytes <= n->result_bytes - n->deferred_bytes);
+	p->lazy = true;
+	ask(p, sql);
+	wait_for(p->ended);
+	assert_int_equal(p->announced, parts);
+	snprintf(file, sizeof(file), "%s/lyso_1_images.arrow", dir);
+	assert_int_equal(truncate(file, 8192), 0);
+	for (i = 0; i < parts; i++) {
+		p->announced = i;
+		read_part(p, p->part[i].addr, p->part[i].rkey, p->part[i].length);
+	}
+	wait_for(p->read == parts);
+	assert_int_equal(p->sum, sum);
+}
+
+/* A client that frees nothing stops its own query, and its session ends after a time. */
+static void
+never_frees(void **state)
+{
+	const struct scan_server_counters *n;
+	struct peer *lazy, *p;
+
+	open_server(&(struct scan_server_config){.hold_ms = 1000});
+	n = scan_server_get_counters(server);
+	p = connect_peer(1);
+	lazy = connect_puller(0);
+	lazy->lazy = true;
+	ask(lazy, "SELECT * FROM range(10000000)");
+	wait_for(lazy->announced == SCAN_PARTS);
+	wait_for(n->held_bytes > 0);
+	assert_in_range(n->held_bytes, SCAN_PARTS * SLOT / 2, SCAN_PARTS * SLOT);
+	ask(p, "SELECT * FROM range(50000)");
+	wait_for(p->ended);
+	assert_int_equal(p->error, 0);
+	assert_int_equal(lazy->announced, SCAN_PARTS);
+	wait_for(lazy->refused);
+	assert_int_equal(lazy->refused, SCAN_REASON_HELD);
+	assert_int_equal(n->refused[SCAN_REASON_HELD], 1);
+	wait_for(n->held_bytes == 0 && n->sessions_current == 1);
+	/* also parts of a result that has ended */
+	lazy = connect_puller(2);
+	lazy->lazy = true;
+	ask(lazy, "SELECT * FROM range(5000)");
+	wait_for(lazy->ended);
+	wait_for(lazy->refused);
+	assert_int_equal(lazy->refused, SCAN_REASON_HELD);
+	ask(p, "SELECT 1");
+	wait_for(p->ended);
+	assert_int_equal(p->error, 0);
+}
+
+/* A query is cancelled whose parts are not freed; they can still be read and freed. */
+static void
+cancelled_pull(void **state)
+{
+	struct peer *p;
+	unsigned int i;
+
+	open_server(&plain);
+	p = connect_puller(0);
+	p->lazy = true;
+	ask(p, "SELECT * FROM range(10000000)");
+	wait_for(p->announced == SCAN_PARTS);
+	cancel(p);
+	wait_for(p->ended);
+	assert_string_equal(p->sqlstate, "57014");
+	for (i = 0; i < SCAN_PARTS - 1; i++)
+		free_part(p, p->part[i].addr);
+	/* only one part is still held: the next result comes through the others */
+	give_credit(p, p->messages, -1);
+	p->lazy = false;
+	ask(p, "SELECT * FROM range(200000)");
+	wait_for(p->ended && p->read == p->announced);
+	assert_int_equal(p->error, 0);
+	assert_true(p->announced > SCAN_PARTS);
+	assert_int_equal(p->refused, 0);
+}
+
+/* Only parts that the session holds can be freed. */
+static void
+wrong_frees(void **state)
+{
+	struct peer *p, *other;
+	uint64_t addr;
+	unsigned int i;
+
+	open_server(&plain);
+	other = connect_puller(1);
+	other->lazy = true;
+	ask(other, "SELECT * FROM range(10000000)");
+	wait_for(other->announced == SCAN_PARTS);
+	for (i = 0; i < 6; i++) {
+		/* a client with slots has no parts */
+		p = i == 5 ? connect_peer(0) : connect_puller(0);
+		p->lazy = true;
+		ask(p, "SELECT * FROM range(10000000)");
+		wait_for(p->announced == SCAN_PARTS || p->written == SLOTS);
+		addr = p->part[0].addr;
+		if (i == 0)
+			addr += 64; /* within a part */
+		else if (i == 1)
+			addr = 64;
+		else if (i == 2)
+			addr = UINT64_MAX - 63;
+		else if (i == 3)
+			addr = other->part[0].addr;
+		else if (i == 4)
+			free_part(p, addr); /* and once more */
+		else
+			addr = other->part[0].addr;
+		free_part(p, addr);
+		wait_for(p->refused);
+		assert_int_equal(p->refused, SCAN_REASON_ORDER);
+		hang_up(p);
+	}
+	assert_int_equal(other->refused, 0);
+	for (i = 0; i < SCAN_PARTS; i++)
+		free_part(other, other->part[i].addr);
+	give_credit(other, other->messages, -1);
+	other->lazy = false;
+	cancel(other);
+	wait_for(other->ended);
+	assert_string_equal(other->sqlstate, "57014");
+}
+
+/* A key is of no use to another session, and for nothing but reading. */
+static void
+foreign_keys(void **state)
+{
+	const uint32_t imm = 0;
+	struct rdma_sge sg;
+	struct peer *p, *other;
+	unsigned int i;
+
+	open_server(&plain);
+	other = connect_puller(1);
+	other->lazy = true;
+	ask(other, "SELECT * FROM range(10000000)");
+	wait_for(other->announced == SCAN_PARTS);
+	for (i = 0; i < 3; i++) {
+		p = i == 2 ? connect_puller(0) : connect_peer(0);
+		p->lazy = true;
+		ask(p, "SELECT * FROM range(10000000)");
+		wait_for(p->announced == SCAN_PARTS || p->written == SLOTS);
+		sg = (struct rdma_sge){(uintptr_t)slots, 64, rdma_mr_lkey(mr)};
+		if (i == 0)
+			read_part(p, other->part[0].addr, other->part[0].rkey, 64);
+		else if (i == 1)
+			(void)xfer_qp_write(&p->link, 0, &sg, 1, other->part[0].addr,
+				other->part[0].rkey, &imm);
+		else
+			(void)xfer_qp_write(
+				&p->link, 0, &sg, 1, p->part[0].addr, p->part[0].rkey, &imm);
+		wait_for(p->link.broken || p->gone);
+		assert_int_equal(p->read, 0);
+		hang_up(p);
+	}
+	assert_false(other->link.broken || other->gone);
+	other->lazy = false;
+	for (i = 0; i < SCAN_PARTS; i++)
+		free_part(other, other->part[i].addr);
+	give_credit(other, other->messages, -1);
+	cancel(other);
+	wait_for(other->ended);
 }
 
 /* A client that takes nothing has all its slots filled, and stops only its own query. */
@@ -505,6 +845,17 @@ killed(void **state)
 	for (i = 0; i < 3; i++)
 		hang_up(&peer[i]);
 	wait_for(scan_server_is_idle(server));
+	/* also in the middle of READs, and with parts that are not freed */
+	for (i = 0; i < 3; i++) {
+		p = connect_puller(i);
+		p->lazy = i == 1;
+		ask(p, "SELECT * FROM range(100000000)");
+		wait_for(p->read > 2 || (i == 1 && p->announced == SCAN_PARTS));
+	}
+	for (i = 0; i < 3; i++)
+		hang_up(&peer[i]);
+	wait_for(scan_server_is_idle(server));
+	wait_for(scan_server_get_counters(server)->held_bytes == 0);
 	p = connect_peer(0);
 	ask(p, "SELECT 1");
 	wait_for(p->ended);
@@ -601,16 +952,6 @@ statements(void **state)
 	assert_true(p->bytes > 0);
 	assert_non_null(strstr(p->text, "mid"));
 	assert_string_equal(p->sqlstate, "58000");
-}
-
-static void
-write_run(void)
-{
-	char command[256];
-
-	snprintf(command, sizeof(command), "rm -f %s/lyso_1_*; '%s' %s lyso_1 float32 2 200 1", dir,
-		getenv("ARROW_WRITE"), dir);
-	assert_int_equal(system(command), 0);
 }
 
 /* Long lists of files are written to slots from the files, and all else is copied once before. */
@@ -801,7 +1142,7 @@ random_messages(void **state)
 	open_server(&plain);
 	good = connect_peer(1);
 	for (i = 0; i < 40; i++) {
-		p = connect_peer(0);
+		p = i % 2 == 0 ? connect_peer(0) : connect_puller(0);
 		for (k = 0; k < sizeof(message); k++)
 			message[k] = rand_r(&seed) % 3 ? 0 : rand_r(&seed);
 		m->type = rand_r(&seed) % (SCAN_TYPES + 1);
@@ -837,7 +1178,7 @@ begin(void **state)
 		"[receiver writer]\nkey = b\nreceiver_ids = 1\nrights = write\n";
 	struct rdma_mr_attr attr = {.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
 		.gpu = -1,
-		.length = PEERS * SLOTS * SLOT};
+		.length = PEERS * AREA};
 	unsigned int i;
 
 	assert_non_null(mkdtemp(dir));
@@ -883,6 +1224,12 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(inline_result, no_server),
 		cmocka_unit_test_teardown(pushed_result, no_server),
+		cmocka_unit_test_teardown(pulled_result, no_server),
+		cmocka_unit_test_teardown(pulled_lists, no_server),
+		cmocka_unit_test_teardown(never_frees, no_server),
+		cmocka_unit_test_teardown(cancelled_pull, no_server),
+		cmocka_unit_test_teardown(wrong_frees, no_server),
+		cmocka_unit_test_teardown(foreign_keys, no_server),
 		cmocka_unit_test_teardown(stopped_client, no_server),
 		cmocka_unit_test_teardown(cancelled, no_server),
 		cmocka_unit_test_teardown(deadline, no_server),

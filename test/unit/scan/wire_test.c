@@ -19,6 +19,7 @@ static union {
 	struct scan_credit credit;
 	struct scan_data data;
 	struct scan_refuse refuse;
+	struct scan_free free;
 	uint8_t bytes[SCAN_MSG_MAX];
 } m;
 
@@ -65,6 +66,59 @@ grants(void **state)
 	m.head.flags = 0;
 	assert_int_equal(
 		scan_msg_check(&m, m.head.length - 1, SCAN_CLIENT, 7), SCAN_REASON_MALFORMED);
+}
+
+/* A client that reads bodies grants nothing but the size of parts. */
+static void
+pulls(void **state)
+{
+	begin(SCAN_GRANT, sizeof(m.grant));
+	m.head.flags = SCAN_PULL;
+	m.grant.slot_bytes = SCAN_SLOT_MIN;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_NONE);
+	m.grant.slot_bytes = SCAN_SLOT_MIN - SCAN_ALIGN;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_MALFORMED);
+	m.grant.slot_bytes = SCAN_SLOT_MAX;
+	m.grant.nb = 1;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_MALFORMED);
+	m.grant.nb = 0;
+	m.grant.addr = 64;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_MALFORMED);
+	m.grant.addr = 0;
+	m.grant.rkey = 1;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_MALFORMED);
+	m.grant.rkey = 0;
+	m.head.flags |= SCAN_MORE;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_MALFORMED);
+}
+
+static void
+frees(void **state)
+{
+	begin(SCAN_FREE, sizeof(m.free) + 16);
+	m.free.nb = 2;
+	m.free.addr[0] = 64;
+	m.free.addr[1] = UINT64_MAX - 63;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_NONE);
+	assert_int_equal(check(SCAN_SERVER), SCAN_REASON_ORDER);
+	m.free.addr[1]++;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_MALFORMED);
+	m.free.addr[1] = 0;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_MALFORMED);
+	m.free.addr[1] = 64;
+	m.free.reserved = 1;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_MALFORMED);
+	m.free.reserved = 0;
+	m.free.nb = 3;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_MALFORMED);
+	m.free.nb = UINT32_MAX;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_MALFORMED);
+	begin(SCAN_FREE, sizeof(m.free));
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_MALFORMED);
+	begin(SCAN_FREE, sizeof(m.free) + (SCAN_PARTS + 1) * 8);
+	memset(m.free.addr, 0x40, (SCAN_PARTS + 1) * 8);
+	m.free.nb = SCAN_PARTS + 1;
+	assert_int_equal(check(SCAN_CLIENT), SCAN_REASON_MALFORMED);
 }
 
 static void
@@ -154,6 +208,53 @@ records(void **state)
 	assert_int_equal(m.head.length, SCAN_MSG_MAX);
 	assert_int_equal(check(SCAN_SERVER), SCAN_REASON_NONE);
 	put(SCAN_END, 0, 0, 0, false);
+}
+
+static void
+pulled_records(void **state)
+{
+	static const struct {
+		struct scan_pulled at;
+		uint32_t length;
+		uint64_t total;
+		enum scan_reason reason;
+	} cases[] = {
+		{{64, 7, 0}, 1 << 20, 1 << 21, SCAN_REASON_NONE},
+		{{UINT64_MAX - 127, 7, 0}, 127, 127, SCAN_REASON_NONE},
+		{{UINT64_MAX - 127, 7, 0}, 128, 128, SCAN_REASON_MALFORMED},
+		{{0, 7, 0}, 64, 64, SCAN_REASON_MALFORMED},
+		{{72, 7, 0}, 64, 64, SCAN_REASON_MALFORMED},
+		{{64, 7, 1}, 64, 64, SCAN_REASON_MALFORMED},
+		{{64, 7, 0}, 0, 64, SCAN_REASON_MALFORMED},
+		{{64, 7, 0}, 65, 64, SCAN_REASON_MALFORMED},
+		{{64, 7, 0}, 64, SCAN_BODY_MAX + 1, SCAN_REASON_MALFORMED},
+	};
+	struct scan_record r = {.kind = SCAN_PULLED};
+	const uint8_t *bytes;
+	size_t at, i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		begin(SCAN_DATA, sizeof(m.data));
+		r.length = cases[i].length;
+		r.total = cases[i].total;
+		assert_true(scan_record_put(&m.data, &r, &cases[i].at));
+		/* the address follows, and not the bytes of the part */
+		assert_int_equal(m.head.length, sizeof(m.data) + sizeof(r) + sizeof(cases[i].at));
+		put(SCAN_END, 0, 0, 0, true);
+		assert_int_equal(check(SCAN_SERVER), cases[i].reason);
+		at = sizeof(m.data);
+		bytes = scan_record_next(&m.data, &at, &r);
+		assert_memory_equal(bytes, &cases[i].at, sizeof(cases[i].at));
+		assert_non_null(scan_record_next(&m.data, &at, &r));
+		assert_int_equal(r.kind, SCAN_END);
+		r.kind = SCAN_PULLED;
+	}
+	/* the address is behind the end of the message */
+	begin(SCAN_DATA, sizeof(m.data));
+	r.length = r.total = 64;
+	assert_true(scan_record_put(&m.data, &r, &cases[0].at));
+	m.head.length -= 8;
+	assert_int_equal(check(SCAN_SERVER), SCAN_REASON_MALFORMED);
 }
 
 static void
@@ -309,6 +410,9 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(grants),
+		cmocka_unit_test(pulls),
+		cmocka_unit_test(frees),
+		cmocka_unit_test(pulled_records),
 		cmocka_unit_test(queries),
 		cmocka_unit_test(credits),
 		cmocka_unit_test(records),

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The client of queries against servers of this test, which break the protocol or end, over
+ * software RoCE and a pair of rings. The main lcore is the server; the client's calls are on a
+ * thread of their own.
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <rte_eal.h>
+#include <rte_mbuf.h>
+
+#include "../roce/ring_port.h"
+#include "remote/client.h"
+#include "remote/proof.h"
+#include "xfer/qp.h"
+
+#define SECONDS 30
+#define SLOT	4096u
+
+/* What the server does with a query. */
+enum deed {
+	DEED_TOO_MANY,	 /* it announces more parts than it may */
+	DEED_TOO_LONG,	 /* a part that is longer than a slot */
+	DEED_WRONG_WAY,	 /* parts in another way than granted */
+	DEED_WRONG_KEY,	 /* a part that cannot be read */
+	DEED_VANISH,	 /* it closes the connection */
+	DEED_READ_AHEAD, /* parts that nobody waits for: a client frees them all the same */
+};
+
+struct server {
+	struct xfer_qp link;
+	bool link_is_open, established, answer_due, lost;
+	struct rdma_conn *conn;
+	struct scan_proof proof;
+	struct xfer_endpoint end[2];
+	struct scan_answer answer;
+	uint64_t sent, received;
+	uint16_t granted; /* flags of the grant */
+	unsigned int queries, freed;
+};
+
+/* One life of a client. */
+struct job {
+	enum deed deed;
+	bool pull;
+	bool done; /* atomic */
+	int open, query, schema, again;
+	char state[SCAN_SQLSTATE + 1];
+	char text[SCAN_ERROR_TEXT];
+};
+
+static struct rte_ring *rx[2], *tx[2];
+static struct rdma_dev *dev;
+static struct rdma_pd *pd;
+static struct rdma_mr *mr;
+static struct rdma_conn *listener;
+static uint8_t *memory;
+static struct server server;
+static struct job job;
+static struct xfer_identity identity;
+static char dir[] = "/tmp/client_test.XXXXXX";
+static char key_path[64];
+
+/* ---- server ---------------------------------------------------------------------------------- */
+
+static void
+say(const void *message, size_t size)
+{
+	void *room = xfer_qp_room(&server.link);
+
+	if (room == NULL || server.link.broken)
+		return;
+	memcpy(room, message, size);
+	((struct scan_msg *)room)->number = server.sent++;
+	(void)xfer_qp_send(&server.link, size);
+}
+
+static void
+put_part(struct scan_data *m, enum scan_kind kind, uint32_t length, uint64_t addr, uint32_t rkey)
+{
+	const struct scan_record r = {.kind = kind, .length = length, .total = 1 << 20};
+	const struct scan_pulled at = {addr, rkey, 0};
+
+	assert_true(scan_record_put(m, &r, kind == SCAN_PULLED ? &at : NULL));
+}
+
+static void
+answer_query(uint32_t cursor)
+{
+	static union {
+		struct scan_data m;
+		uint8_t bytes[SCAN_MSG_MAX];
+	} m;
+	const uint32_t rkey = rdma_mr_rkey(mr);
+	const uint64_t addr = (uintptr_t)memory;
+	unsigned int i, nb = 1;
+
+	scan_msg_begin(&m, SCAN_DATA, sizeof(m.m), 0);
+	m.m.cursor = cursor;
+	switch (job.deed) {
+	case DEED_TOO_MANY:
+	case DEED_READ_AHEAD:
+		nb = SCAN_PARTS + (job.deed == DEED_TOO_MANY);
+		for (i = 0; i < nb; i++)
+			put_part(&m.m, SCAN_PULLED, SLOT, addr + i * SLOT, rkey);
+		break;
+	case DEED_TOO_LONG:
+		put_part(&m.m, SCAN_PULLED, SLOT + 1, addr, rkey);
+		break;
+	case DEED_WRONG_WAY:
+		put_part(&m.m, job.pull ? SCAN_PUSHED : SCAN_PULLED, 64, addr, rkey);
+		break;
+	case DEED_WRONG_KEY:
+		put_part(&m.m, SCAN_PULLED, 64, addr, rkey ^ 0x5a5a5a);
+		break;
+	case DEED_VANISH:
+		server.lost = true;
+		return;
+	}
+	say(&m, m.m.head.length);
+}
+
+static void
+take_auth(const void *message)
+{
+	uint8_t keys[2][XFER_MAC_BYTES];
+
+	assert_int_equal(scan_proof_check(&server.proof, message, &identity, &server.end[0],
+				 &server.end[1], &server.answer),
+		SCAN_REASON_NONE);
+	assert_int_equal(scan_proof_session(&server.proof, keys), 0);
+	assert_int_equal(xfer_qp_seal_keys(&server.link, keys[1], keys[0]), 0);
+	server.answer_due = true;
+}
+
+static void
+on_message(void *arg, const void *message, uint32_t size)
+{
+	const struct scan_msg *m = message;
+
+	assert_int_equal(
+		scan_msg_check(message, size, SCAN_CLIENT, server.received++), SCAN_REASON_NONE);
+	if (m->type == SCAN_AUTH) {
+		take_auth(message);
+	} else if (m->type == SCAN_GRANT) {
+		server.granted = m->flags;
+		assert_int_equal(((const struct scan_grant *)message)->slot_bytes, SLOT);
+	} else if (m->type == SCAN_QUERY) {
+		server.queries++;
+		answer_query(((const struct scan_query *)message)->cursor);
+	} else if (m->type == SCAN_FREE) {
+		server.freed += ((const struct scan_free *)message)->nb;
+	}
+}
+
+static void
+on_forged(void *arg)
+{
+	fail_msg("a message with a wrong code");
+}
+
+static const struct xfer_qp_ops ops = {.message = on_message, .forged = on_forged};
+
+static void
+set_end(struct xfer_endpoint *end, const char *address, uint32_t qpn)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET};
+	struct sockaddr_storage addr = {0};
+
+	inet_pton(AF_INET, address, &in.sin_addr);
+	memcpy(&addr, &in, sizeof(in));
+	xfer_qp_address(&addr, end->addr);
+	end->qpn = qpn;
+}
+
+static void
+hang_up(void)
+{
+	if (server.conn != NULL)
+		(void)rdma_conn_destroy(server.conn);
+	server.conn = NULL;
+	while (server.link_is_open && xfer_qp_close(&server.link) < 0)
+		(void)rdma_progress(dev, 0);
+	server.link_is_open = false;
+}
+
+static void
+take_request(const struct rdma_event *event)
+{
+	const struct xfer_qp_config config = {.dev = dev, .pd = pd, .receives = 64, .ops = &ops};
+	struct rdma_conn_attr attr = {
+		.private_data = &server.proof.answer, .private_len = sizeof(server.proof.answer)};
+
+	hang_up();
+	memset(&server, 0, sizeof(server));
+	assert_int_equal(
+		scan_proof_hear(&server.proof, event->private_data, event->private_len), 0);
+	assert_int_equal(xfer_qp_open(&server.link, &config), 0);
+	server.link_is_open = true;
+	set_end(&server.end[0], "10.0.0.1", event->remote_qpn);
+	set_end(&server.end[1], "10.0.0.2", server.link.qpn);
+	assert_int_equal(rdma_conn_accept(event->conn, server.link.qp, &attr), 0);
+	server.conn = event->conn;
+}
+
+static void
+turn(void)
+{
+	struct rdma_event event[4];
+	struct rte_mbuf *m;
+	unsigned int i, n;
+
+	for (i = 0; i < 2; i++) {
+		while (rte_ring_dequeue(tx[i], (void **)&m) == 0) {
+			if (rte_ring_enqueue(rx[!i], m) < 0)
+				rte_pktmbuf_free(m);
+		}
+	}
+	(void)rdma_progress(dev, 0);
+	n = rdma_poll_cm(dev, event, 4);
+	for (i = 0; i < n; i++) {
+		if (event[i].type == RDMA_EVENT_CONNECT_REQUEST)
+			take_request(&event[i]);
+		else if (event[i].type == RDMA_EVENT_ESTABLISHED)
+			server.established = true;
+	}
+	if (server.link_is_open)
+		(void)xfer_qp_poll(&server.link);
+	if (server.established && server.answer_due) {
+		server.answer_due = false;
+		say(&server.answer, sizeof(server.answer));
+	}
+	if (server.lost)
+		hang_up();
+	usleep(20);
+}
+
+/* ---- client ---------------------------------------------------------------------------------- */
+
+static void *
+client_main(void *arg)
+{
+	const struct scan_client_config config = {
+		.device = "roce:port=net_ring_client0,ip=10.0.0.1/24",
+		.server = "10.0.0.2",
+		.identity = "ana",
+		.key = key_path,
+		.slots = 4,
+		.slot_bytes = SLOT,
+		.pull = job.pull,
+	};
+	struct scan_client_error error;
+	struct ArrowArrayStream stream;
+	struct ArrowSchema schema;
+	struct scan_client *c;
+	const char *text;
+
+	job.open = scan_client_open(&c, &config, &error);
+	if (job.open == 0) {
+		job.query = scan_client_query(c, "SELECT 1", SCAN_NATIVE, &stream);
+		job.schema = stream.get_schema(&stream, &schema);
+		text = stream.get_last_error(&stream);
+		snprintf(job.text, sizeof(job.text), "%s", text != NULL ? text : "");
+		snprintf(job.state, sizeof(job.state), "%s", scan_client_sqlstate(c));
+		stream.release(&stream);
+		/* a connection that has ended executes nothing */
+		job.again = scan_client_query(c, "SELECT 2", SCAN_NATIVE, &stream);
+		if (job.again == 0)
+			stream.release(&stream);
+		scan_client_close(c);
+	} else {
+		snprintf(job.text, sizeof(job.text), "%s", error.text);
+	}
+	__atomic_store_n(&job.done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Have a client execute a query with a server that does something wrong. */
+static void
+run(enum deed deed, bool pull)
+{
+	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
+	pthread_t thread;
+
+	job = (struct job){.deed = deed, .pull = pull};
+	assert_int_equal(pthread_create(&thread, NULL, client_main, NULL), 0);
+	while (!__atomic_load_n(&job.done, __ATOMIC_ACQUIRE)) {
+		turn();
+		if (xfer_qp_clock() > until)
+			fail_msg("the client has not ended in %d s", SECONDS);
+	}
+	pthread_join(thread, NULL);
+	if (job.open < 0)
+		fail_msg("no connection: %s", job.text);
+	assert_int_equal(job.query, 0);
+	assert_int_equal(server.granted, pull ? SCAN_PULL : 0);
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+/* A connection that the server uses in a wrong way ends, with an error of the protocol. */
+static void
+wrong_parts(void **state)
+{
+	run(DEED_TOO_MANY, true);
+	assert_int_equal(job.schema, EPIPE);
+	assert_string_equal(job.state, "08P01");
+	assert_int_equal(job.again, -EPIPE);
+	assert_int_equal(server.queries, 1);
+	assert_int_equal(server.freed, 0);
+	run(DEED_TOO_LONG, true);
+	assert_int_equal(job.schema, EPIPE);
+	assert_string_equal(job.state, "08P01");
+	assert_int_equal(job.again, -EPIPE);
+}
+
+/* A body comes in the way that the client has granted. */
+static void
+wrong_way(void **state)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		run(DEED_WRONG_WAY, i == 1);
+		assert_int_equal(job.schema, EBADMSG);
+		assert_string_equal(job.state, "08P01");
+		assert_non_null(strstr(job.text, "in another way than granted"));
+	}
+}
+
+/* A READ that the server refuses ends the connection. */
+static void
+wrong_key(void **state)
+{
+	run(DEED_WRONG_KEY, true);
+	assert_int_equal(job.schema, EPIPE);
+	assert_string_equal(job.state, "08006");
+	assert_int_equal(job.again, -EPIPE);
+}
+
+/*
+ * A server that is gone ends the statement and the connection: the client repeats nothing. A new
+ * connection is a new session.
+ */
+static void
+lost(void **state)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		run(DEED_VANISH, i == 1);
+		assert_int_equal(job.schema, EPIPE);
+		assert_string_equal(job.state, "08006");
+		assert_non_null(strstr(job.text, "the connection to the server is lost"));
+		assert_int_equal(job.again, -EPIPE);
+		assert_int_equal(server.queries, 1);
+	}
+}
+
+/* Parts are read to free slots and freed at once, also of a result that is not valid. */
+static void
+read_ahead(void **state)
+{
+	run(DEED_READ_AHEAD, true);
+	assert_int_equal(job.schema, EBADMSG);
+	assert_in_range(server.freed, 1, SCAN_PARTS);
+}
+
+/* ---- main ------------------------------------------------------------------------------------ */
+
+static int
+begin(void **state)
+{
+	struct rdma_mr_attr attr = {.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_READ,
+		.gpu = -1,
+		.length = (SCAN_PARTS + 1) * SLOT};
+	FILE *f;
+
+	identity = (struct xfer_identity){
+		.name = "ana", .id = xfer_identity_id("ana"), .rights = XFER_RIGHT_READ};
+	identity.key[0].size = 32;
+	memset(identity.key[0].bytes, 'k', 32);
+	assert_non_null(mkdtemp(dir));
+	snprintf(key_path, sizeof(key_path), "%s/key", dir);
+	f = fopen(key_path, "w");
+	assert_true(f != NULL && fwrite(identity.key[0].bytes, 1, 32, f) == 32 && fclose(f) == 0);
+	assert_int_equal(chmod(key_path, 0600), 0);
+	ring_port_make("client0", 4096, 1, &rx[0], &tx[0]);
+	ring_port_make("client1", 4096, 1, &rx[1], &tx[1]);
+	dev = rdma_dev_open("roce:port=net_ring_client1,ip=10.0.0.2/24");
+	assert_non_null(dev);
+	(void)rdma_progress(dev, 0);
+	pd = rdma_pd_alloc(dev);
+	memory =
+		mmap(NULL, attr.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(memory != MAP_FAILED);
+	attr.addr = memory;
+	mr = rdma_mr_reg(pd, &attr);
+	assert_non_null(mr);
+	listener = rdma_conn_listen(dev, RDMA_QP_RC, SCAN_PORT, 4, NULL);
+	assert_non_null(listener);
+	return 0;
+}
+
+static int
+end(void **state)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
+	hang_up();
+	(void)rdma_conn_destroy(listener);
+	(void)rdma_mr_dereg(mr);
+	(void)rdma_pd_free(pd);
+	(void)rdma_dev_close(dev);
+	return 0;
+}
+
+int
+main(void)
+{
+	const char *eal[] = {"client_test", "--no-huge", "--no-shconf", "--no-pci",
+		"--no-telemetry", "-m", "256", "-l", "0", "--log-level=lib.eal:error",
+		"--log-level=braggline.*:error"};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(wrong_parts),
+		cmocka_unit_test(wrong_way),
+		cmocka_unit_test(wrong_key),
+		cmocka_unit_test(lost),
+		cmocka_unit_test(read_ahead),
+	};
+
+	if (rte_eal_init(sizeof(eal) / sizeof(eal[0]), (char **)(uintptr_t)eal) < 0)
+		return 1;
+	return cmocka_run_group_tests(tests, begin, end);
+}
