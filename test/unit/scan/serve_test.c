@@ -267,6 +267,13 @@ hang_up(struct peer *p)
 	p->link_is_open = false;
 }
 
+/* Until the engines of all sessions but `nb` have ended: an identity may have few. */
+static void
+wait_for_sessions(uint64_t nb)
+{
+	wait_for(scan_server_get_counters(server)->sessions_current <= nb);
+}
+
 static void
 grant(struct peer *p)
 {
@@ -286,7 +293,8 @@ connect_peer(unsigned int i)
 	struct peer *p = call(i, "ana", &key[0]);
 
 	wait_for(p->up || p->gone || p->refused);
-	assert_true(p->up);
+	if (!p->up)
+		fail_msg("not connected: %s", p->refused ? scan_reason_name(p->refused) : "gone");
 	grant(p);
 	return p;
 }
@@ -770,6 +778,7 @@ hostile(void **state)
 		wait_for(p->refused);
 		assert_int_equal(p->refused, wrong[i].reason);
 		hang_up(p);
+		wait_for_sessions(0);
 	}
 	/* a message with a wrong code */
 	p = connect_peer(0);
@@ -779,6 +788,7 @@ hostile(void **state)
 	wait_for(p->refused);
 	assert_int_equal(p->refused, SCAN_REASON_FORGED);
 	hang_up(p);
+	wait_for_sessions(0);
 	/* a second query before the first one has ended */
 	p = connect_peer(0);
 	ask(p, ENDLESS);
@@ -812,6 +822,7 @@ random_messages(void **state)
 		wait_for(good->ended);
 		assert_int_equal(good->error, 0);
 		hang_up(p);
+		wait_for_sessions(1);
 	}
 }
 
