@@ -348,13 +348,14 @@ int
 rig_wait(struct rig *rig, unsigned int end, struct rdma_wc *wc, unsigned int ms)
 {
 	const uint64_t deadline = rte_rdtsc() + rte_get_tsc_hz() / 1000 * ms;
+	const unsigned int least = ms > 0 ? STEPS_MIN : 1;
 	unsigned int steps = 0;
 
 	do {
 		if (rdma_poll_cq(rig->end[end].cq, wc, 1))
 			return 1;
 		rig_step(rig);
-	} while (++steps < STEPS_MIN || rte_rdtsc() < deadline);
+	} while (++steps < least || rte_rdtsc() < deadline);
 	return rdma_poll_cq(rig->end[end].cq, wc, 1) > 0;
 }
 
@@ -362,11 +363,12 @@ void
 rig_run(struct rig *rig, unsigned int ms)
 {
 	const uint64_t deadline = rte_rdtsc() + rte_get_tsc_hz() / 1000 * ms;
+	const unsigned int least = ms > 0 ? STEPS_MIN : 1;
 	unsigned int steps = 0;
 
 	do
 		rig_step(rig);
-	while (++steps < STEPS_MIN || rte_rdtsc() < deadline);
+	while (++steps < least || rte_rdtsc() < deadline);
 }
 
 uint64_t
