@@ -97,7 +97,7 @@ turn(void)
 static void
 forge(const struct rig_packet *packet)
 {
-	/* a pause of a busy machine is not a silence of the peer, after which any PSN begins again */
+	/* a pause of a busy machine is not a silence, after which any PSN begins again */
 	if (us()->resp.heard != 0)
 		us()->resp.heard = rte_rdtsc();
 	rig_deliver(&rig, PEER, rig_forge(&rig, PEER, packet));

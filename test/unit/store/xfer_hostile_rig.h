@@ -14,7 +14,7 @@
 #define HOSTILE_STATION 2
 
 extern uint64_t hostile_passed_ms; /* added to the clock of everything but the network */
-/* Stop the clock of everything but the network, so that a busy machine does not make anything late. */
+/* Stop the clock of everything but the network: a busy machine makes nothing late then. */
 void hostile_stop_clock(void);
 
 /* The clock goes on from where it was stopped. */
