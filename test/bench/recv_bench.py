@@ -42,7 +42,7 @@ class Telemetry:
     limit."""
 
     def __init__(self, prefix, process):
-        path = f'/var/run/dpdk/{prefix}/dpdk_telemetry.v2'
+        path = f'{background.eal_folder(prefix)}/dpdk_telemetry.v2'
         end = time.monotonic() + 60
         while True:
             if process.poll() is not None:

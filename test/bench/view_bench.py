@@ -109,6 +109,7 @@ def main():
         print(f'skipped: {why}')
         return 77
     prefix = f'braggline_view_{os.getpid()}'
+    folder = background.eal_folder(prefix)
     with tempfile.TemporaryDirectory() as where:
         subprocess.run([f'{BUILD}/app/detector/braggline-detector', '--modules', str(MODULES),
                         '--column-modules', '4', '--frames', str(FRAMES), '--hit-fraction', '1',
@@ -120,7 +121,7 @@ def main():
                 background.start(receiver(where, prefix), stdout=log, stderr=log) as process:
             telemetry = Telemetry(prefix, process)
             with background.start([f'{BUILD}/app/view/braggline-view', '--listen', '127.0.0.1:0',
-                                   '--receiver', f'r=/var/run/dpdk/{prefix}/dpdk_telemetry.v2'],
+                                   '--receiver', f'r={folder}/dpdk_telemetry.v2'],
                                   stdout=subprocess.PIPE, text=True) as view:
                 url = view.stdout.readline().split()[1]
                 for name, setting in (('csr', 'output.format=csr'),

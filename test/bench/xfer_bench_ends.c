@@ -461,7 +461,7 @@ deregister(struct rig *r)
 void
 ends_close(const char *directory)
 {
-	char run_directory[128];
+	char command[128];
 
 	run(deregister);
 	store_stop(store);
@@ -470,7 +470,7 @@ ends_close(const char *directory)
 	(void)store_close(store);
 	rdma_pd_free(sender.pd);
 	journal_close(sender.journal);
-	snprintf(run_directory, sizeof(run_directory), "%s/bench-%016d-%016d", directory, 1, 1);
-	rmdir(run_directory);
-	rmdir(directory);
+	snprintf(command, sizeof(command), "rm -r %s", directory);
+	if (system(command) != 0)
+		rig_die("%s: cannot be removed", directory);
 }

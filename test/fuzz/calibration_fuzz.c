@@ -5,13 +5,12 @@
  * the INI file, the INI file, and one map, which is truncated or repeated to serve for all maps.
  */
 
-#include <errno.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <rte_log.h>
 
@@ -22,10 +21,10 @@
 #define ROWS   4
 #define COLS   32
 #define PIXELS (ROWS * COLS)
-#define FOLDER "calibration_fuzz.d"
 
 /* In memory if there is such a file system: it makes fuzzing ten times as fast. */
-static char gain_path[64], pedestal_path[64], sidecar_path[64], mask_path[64];
+static char folder[64], gain_path[80], pedestal_path[80], sidecar_path[80], mask_path[80];
+static pid_t owner;
 
 static const struct detector_ops small_ops = {
 	.name = "jungfrau", .rows = ROWS, .cols = COLS, .tile_rows = 4, .interfaces_max = 2};
@@ -91,23 +90,37 @@ add_seed(const char *name, uint8_t files, const void *value, size_t size)
 	seed_add(name, seed, 3 + (size_t)ini + size);
 }
 
+static void
+remove_folder(void)
+{
+	if (getpid() != owner)
+		return;
+	unlink(gain_path);
+	unlink(pedestal_path);
+	unlink(sidecar_path);
+	unlink(mask_path);
+	rmdir(folder);
+}
+
 int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	static const double gain = 41;
 	static const float pedestal = 3000, half = 16383.5f;
-	const char *folder = "/dev/shm/" FOLDER;
 
 	seed_begin(argc, argv);
 	add_seed("gain", 1, &gain, sizeof(gain));
 	add_seed("pedestal", 2, &pedestal, sizeof(pedestal));
 	add_seed("masked", 0x1F, &half, sizeof(half));
 	rte_log_set_global_level(RTE_LOG_EMERG);
-	if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-		folder = FOLDER;
-		if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+	strcpy(folder, "/dev/shm/braggline-calibration-XXXXXX");
+	if (mkdtemp(folder) == NULL) {
+		strcpy(folder, "/tmp/braggline-calibration-XXXXXX");
+		if (mkdtemp(folder) == NULL)
 			abort();
 	}
+	owner = getpid();
+	atexit(remove_folder);
 	snprintf(gain_path, sizeof(gain_path), "%s/gain.bin", folder);
 	snprintf(pedestal_path, sizeof(pedestal_path), "%s/pedestal.bin", folder);
 	snprintf(sidecar_path, sizeof(sidecar_path), "%s/pedestal.ini", folder);

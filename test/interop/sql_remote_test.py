@@ -98,6 +98,8 @@ class Pair:
             time.sleep(0.02)
 
     def close(self):
+        for role in 'server', 'client':
+            background.eal_folder(f'{self.name}_{role}')
         if self.wires:
             wire.unlink(self.wires['server'])
 

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Starts programs that run in the background of tests and benchmarks."""
 
+import atexit
 import ctypes
+import os
+import shutil
 import signal
 import subprocess
 
@@ -10,6 +13,15 @@ def die_with_us():
     """preexec_fn of a process that must end when this one ends, for any reason."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def eal_folder(prefix):
+    """EAL's runtime folder for this --file-prefix. EAL leaves it; it is removed when this process
+    ends. @return its path"""
+    base = '/var/run' if os.geteuid() == 0 else os.environ.get('XDG_RUNTIME_DIR', '/tmp')
+    folder = f'{base}/dpdk/{prefix}'
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def start(command, **more):

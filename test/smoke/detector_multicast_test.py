@@ -17,7 +17,7 @@ import tempfile
 import time
 
 import background
-from cases import case, run_cases, want
+from cases import case, run_cases, wait, want
 from detector_messages import BUILD, DETECTOR, NAME, RATE, eal, faults, ini, numbers, received, udp_packets
 
 MEMBERS = f'{BUILD}/test/smoke/multicast_receiver'
@@ -168,9 +168,11 @@ def a_slow_member_is_named(where):
     """A signal ends the run. What members lack is reported after a second."""
     run = members_start(where, 2, dies=True)
     try:
-        sender = background.start(detector(where, '--ring-slots', '256', '--members', '2', '--loop'),
+        sender = background.start(detector(where, '--ring-slots', '256', '--members', '2', '--loop',
+                                           '--silence', '60000'),
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        time.sleep(1.5)
+        # more than the frame after which the other member does nothing
+        wait('messages', lambda: os.path.getsize(f'{where}/member.0') > 3 << 19 or sender.poll() is not None)
         sender.send_signal(signal.SIGTERM)
         text = sender.communicate(timeout=30)[0]
         want(sender.returncode == 1, text)

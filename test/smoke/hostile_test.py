@@ -118,6 +118,7 @@ def flood(w, recv, store):
     started = w.ask('store0').get('store')
     w.kill('spoof', *peers)
     for name in ('spoof', *peers):
+        background.eal_folder(w.prefix(name))
         del w.process[name]
     print(f'back after {seconds:.2f} s, {again:.2f} s after a start of the store, {now["requests"] - before["requests"]} requests, '
           f'{now["unauthenticated_admitted_known"] - before["unauthenticated_admitted_known"]} of one that is known')

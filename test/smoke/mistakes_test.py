@@ -177,8 +177,7 @@ def a_runtime_folder_that_others_may_write_to(where):
     """EAL would create its telemetry socket in it."""
     capture(where)
     prefix = f'{PREFIX}_others'
-    base = '/var/run' if os.geteuid() == 0 else os.environ.get('XDG_RUNTIME_DIR', '/tmp')
-    folder = f'{base}/dpdk/{prefix}'
+    folder = background.eal_folder(prefix)
     os.makedirs(folder, 0o700)
     os.chmod(folder, 0o777)
     out = says(command(where, prefix=prefix), 1, f'{folder}: mode is 0777, other users may write')
@@ -1666,4 +1665,6 @@ def settings_that_are_empty_or_too_much(where):
 if __name__ == '__main__':
     # the parent may ignore SIGHUP, as nohup does, and children inherit that
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for own_prefix in PREFIX, f'{PREFIX}_store', f'{PREFIX}_second':
+        background.eal_folder(own_prefix)
     sys.exit(run_cases(sys.argv[2:]))

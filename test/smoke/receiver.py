@@ -81,6 +81,7 @@ def running(build, *settings, lcores=FLOAT, stdout=None):
                         '--pcap', f'{where}/in.pcap', '--calibration', where], check=True,
                        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         prefix = f'braggline_test_{os.getpid()}'
+        background.eal_folder(prefix)
         command = [f'{build}/app/recv/braggline-recv', '--no-huge', '-m', '512', '--no-pci',
                    '--file-prefix', prefix, '--lcores', lcores, '--vdev', 'gpu_host0', '--vdev',
                    f'net_replay0,file={where}/in.pcap,loops=0,rewrite=42:8:le:{PERIOD},'

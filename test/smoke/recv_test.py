@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from cases import case, run_cases, want
+from cases import case, run_cases, wait, want
 
 BUILD = sys.argv[1]
 RECV = f'{BUILD}/app/recv/braggline-recv'
@@ -688,6 +688,7 @@ def signals_end_a_run_cleanly(where):
                                       vdev=',loops=0,rewrite=42:8:le:10,rate=25600'),
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True) as p:
+            wait('a run', lambda: p.poll() is not None or os.path.exists(f'{out}/run_frames.arrow.part'))
             time.sleep(2)
             p.send_signal(number)
             text = p.communicate(timeout=60)[0]

@@ -28,6 +28,7 @@ WATCHDOG_US = 400000
 USER = 65534  # nobody
 PAGE_USER = 65533
 BUILD, SOURCE = map(os.path.abspath, sys.argv[1:3])
+PREFIX = f'recv-test-{os.getpid()}'
 # of Linux: Python 3.11 has no names for it
 SO_TIMESTAMP = 29
 FRAMES = 20
@@ -76,7 +77,7 @@ def make_capture(where):
 
 def receiver(where, *settings, program=f'{BUILD}/app/recv/braggline-recv', loops=0,
              memory=('--no-huge', '-m', '512')):
-    command = [program, *memory, '--no-pci', '--file-prefix', 'recv-test', '--lcores', FLOAT,
+    command = [program, *memory, '--no-pci', '--file-prefix', PREFIX, '--lcores', FLOAT,
                '--vdev', 'gpu_host0', '--vdev',
                f'net_replay0,file={where}/in.pcap,loops={loops},rewrite=42:8:le:{FRAMES},rate=4000',
                '--', '--quiet', '--set', f'output.directory={where}/runs']
@@ -124,7 +125,7 @@ def a_receiver_is_ready_when_lcores_poll(where):
     environment = manager.environment(RUNTIME_DIRECTORY=where)
     with service(receiver(where, 'run.control=telemetry'), where, environment) as process:
         manager.wait('READY', '1')
-        telemetry = Telemetry('recv-test', process, runtime=where)
+        telemetry = Telemetry(PREFIX, process, runtime=where)
         lcores = telemetry.get('lcores')
         want(all(lcore['rounds'] > 0 for lcore in lcores.values() if lcore['roles']), lcores)
         # systemd would have killed a receiver that is silent
@@ -234,7 +235,7 @@ def run_as_user(where, memory):
     """A run of a receiver as user nobody."""
     with receiver_of_user(where, 'run.idle_timeout_ms=500', loops=1, memory=memory) as (
             process, manager):
-        want(os.path.isdir(f'{where}/runtime/dpdk/recv-test'), 'not in its runtime directory:',
+        want(os.path.isdir(f'{where}/runtime/dpdk/{PREFIX}'), 'not in its runtime directory:',
              os.listdir(f'{where}/runtime'))
         # a service that nobody reads waits
         wait('the end', lambda: manager.read() and process.poll() is not None)
@@ -279,7 +280,7 @@ def a_page_of_another_user_needs_the_drop_in(where):
         os.chmod(where, 0o711)
         page = f'{where}/braggline-view'
         shutil.copy(f'{BUILD}/app/view/braggline-view', page)
-        socket_path = f'{where}/runtime/dpdk/recv-test/dpdk_telemetry.v2'
+        socket_path = f'{where}/runtime/dpdk/{PREFIX}/dpdk_telemetry.v2'
         with background.start([page, '--receiver', f'r={socket_path}', '--listen', '127.0.0.1:0',
                                '--interval', '100'], stdout=subprocess.PIPE, text=True,
                               user=PAGE_USER, group=PAGE_USER, extra_groups=[USER], cwd='/',
@@ -303,4 +304,5 @@ def a_page_of_another_user_needs_the_drop_in(where):
 
 
 if __name__ == '__main__':
+    background.eal_folder(PREFIX)
     sys.exit(run_cases(sys.argv[3:]))

@@ -65,6 +65,7 @@ class Chain:
     def start(self, name, program, eal, settings):
         log = f'{self.where}/{len(self.logs):02d}-{name}.log'
         self.logs.append(log)
+        background.eal_folder(f'{self.name}_{name}')
         command = [f'{self.build}/app/{program}', '--no-huge', '--no-pci', *self.MORE_EAL,
                    '--file-prefix', f'{self.name}_{name}', *eal, '--']
         for key, value in settings.items():

@@ -382,27 +382,45 @@ frame_rx_expel(struct frame_table *ft, struct frame_rx *frx, uint32_t stream)
 }
 
 /**
- * Drop a packet because there is no run, and record its frame: a run that begins now would get only
- * the rest of that frame (frame_window.c: first_whole()). A stream that is slightly behind another
- * one does not lower the recorded frame, because that one remains incomplete.
+ * Record the frame of a packet that no run uses: a run that begins now would get only the rest of
+ * that frame (frame_window.c: first_whole()). A stream that is slightly behind another one does not
+ * lower the recorded frame, because that one remains incomplete.
+ * @param number  detector's number of the frame
  */
-static enum frame_placement
-drop_unused(const struct frame_table *ft, struct frame_rx *frx, uint64_t frame)
+static void
+note_unused(const struct frame_table *ft, struct frame_rx *frx, uint64_t number)
 {
-	const uint64_t passed = frx->passed, at = frame + 1;
+	const uint64_t passed = frx->passed, at = number + 1;
 	/* between runs, numbers are not converted; those of the last run were `stride` apart */
 	const uint64_t stride = __atomic_load_n(&ft->window.stride, __ATOMIC_RELAXED);
 	uint64_t now;
 
 	if (passed == at)
-		return FRAME_PLACE_NO_RUN;
+		return;
 	now = rte_rdtsc();
 	if (at < passed && passed - at <= ft->config.max_skew_frames * stride &&
 		now - frx->passed_at <= ft->config.stall_cycles)
-		return FRAME_PLACE_NO_RUN;
+		return;
 	__atomic_store_n(&frx->passed_at, now, __ATOMIC_RELAXED);
 	__atomic_store_n(&frx->passed, at, __ATOMIC_RELEASE);
+}
+
+static enum frame_placement
+drop_unused(const struct frame_table *ft, struct frame_rx *frx, uint64_t frame)
+{
+	note_unused(ft, frx, frame);
 	return FRAME_PLACE_NO_RUN;
+}
+
+/**
+ * Drop a packet after the last frame of the run. This RX role may not run between this run and the
+ * next one, so the next run may begin in the middle of this frame.
+ */
+static enum frame_placement
+drop_beyond(const struct frame_table *ft, struct frame_rx *frx, uint64_t frame)
+{
+	note_unused(ft, frx, frame_table_number(ft, frame));
+	return FRAME_PLACE_BEYOND;
 }
 
 /** Has this packet of the stream's last frame been placed? True if that is not known. */
@@ -429,7 +447,7 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	if (__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED)
 		return drop_unused(ft, frx, frame);
 	if (frame >= __atomic_load_n(&ft->window.end, __ATOMIC_RELAXED))
-		return FRAME_PLACE_BEYOND;
+		return drop_beyond(ft, frx, frame);
 	__atomic_store_n(&frx->heard[stream], frx->heard[stream] + 1, __ATOMIC_RELAXED);
 	if (frx->before[stream] != 0 && is_of_old_window(ft, frx, stream, frame))
 		return drop_late(ft, frx, stream, frame);
@@ -516,7 +534,7 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	end = __atomic_load_n(&w->end, __ATOMIC_RELAXED);
 
 	if (frame >= end && (frame < horizon || base >= end))
-		return FRAME_PLACE_BEYOND;
+		return drop_beyond(ft, frx, frame);
 	if (frame < base)
 		return frame_rx_late(ft, frx, stream, frame, packet);
 	near = frame_rx_is_near(ft, frame);

@@ -87,7 +87,7 @@ struct frame_rx {
 	/** Lowest frame + 1 that this RX role waits for, 0 = none. */
 	uint64_t waits_for __rte_cache_aligned;
 	uint64_t blocked;   /**< `waits_for` if no more packets can wait, else 0 */
-	uint64_t passed;    /**< detector's number + 1 of the last frame dropped without a run */
+	uint64_t passed;    /**< detector's number + 1 of the last frame that no run uses */
 	uint64_t passed_at; /**< TSC of the first packet of that frame */
 	uint64_t crowded;   /**< non-zero: no room to hold more packets of streams out of window */
 	uint64_t requests;  /**< bits of streams out of window with a resync request, see `place` */

@@ -532,6 +532,7 @@ main(void)
 	};
 	const char *text = getenv("XFER_SEED");
 	const struct arrow_identity id = xfer_sample_identity(0);
+	char command[256];
 	unsigned int i;
 	size_t size;
 	int ret;
@@ -556,7 +557,9 @@ main(void)
 	for (i = 0; i < ARROW_TABLES; i++)
 		free(header[i]);
 	xfer_sample_free(&s);
-	rmdir(root);
+	snprintf(command, sizeof(command), "rm -rf %s %s", root, ring_path);
+	if (system(command) != 0)
+		ret = 1;
 	rte_eal_cleanup();
 	return ret;
 }

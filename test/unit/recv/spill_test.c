@@ -377,7 +377,7 @@ test_adopt_locked(void **state)
 	spill_destroy(spill);
 	name_files(path);
 	for (i = 0; i < 3; i++) {
-		left_lock(path[i], LEFT_MS);
+		(void)left_lock(path[i], LEFT_MS);
 		if (i == 2) {
 			snprintf(part, sizeof(part), "%s.part", path[i]);
 			assert_int_equal(rename(path[i], part), 0);

@@ -5,9 +5,11 @@
  */
 #include "roce_cm_rig.h"
 
+#include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 
+#include "engine/qp.h"
 #include "net/arp.h"
 #include "mcast/group.h"
 #include "net/nd.h"
@@ -477,6 +479,9 @@ test_moved_unasked(void **state)
 	memcpy(&to.addr, rig_address(THEM, 0), sizeof(struct sockaddr_in));
 	assert_int_equal(rdma_qp_connect(rc, &to), 0);
 	assert_int_equal(rdma_qp_connect(ud, NULL), 0);
+	/* nothing is acknowledged: a pause of a busy machine starts no retransmission */
+	((struct roce_qp *)rc)->req.rtt = 60 * rte_get_tsc_hz();
+	((struct roce_qp *)rc)->req.ack_cycles = 60 * rte_get_tsc_hz();
 	datagram.ud.ah = rdma_ah_create(rig[US].pd, rig_address(THEM, 0), 0, 0);
 	datagram.ud.remote_qpn = 81;
 	assert_non_null(datagram.ud.ah);

@@ -15,6 +15,8 @@
 #include "engine/qp.h"
 
 #define GUARD 4096 /* bytes before and after the region that must not change */
+/* least steps of a wait: a packet and its response take two, and a pause may use up all the time */
+#define STEPS_MIN 64
 
 void
 rig_eal(void)
@@ -346,23 +348,27 @@ int
 rig_wait(struct rig *rig, unsigned int end, struct rdma_wc *wc, unsigned int ms)
 {
 	const uint64_t deadline = rte_rdtsc() + rte_get_tsc_hz() / 1000 * ms;
+	const unsigned int least = ms > 0 ? STEPS_MIN : 1;
+	unsigned int steps = 0;
 
 	do {
 		if (rdma_poll_cq(rig->end[end].cq, wc, 1))
 			return 1;
 		rig_step(rig);
-	} while (rte_rdtsc() < deadline);
-	return 0;
+	} while (++steps < least || rte_rdtsc() < deadline);
+	return rdma_poll_cq(rig->end[end].cq, wc, 1) > 0;
 }
 
 void
 rig_run(struct rig *rig, unsigned int ms)
 {
 	const uint64_t deadline = rte_rdtsc() + rte_get_tsc_hz() / 1000 * ms;
+	const unsigned int least = ms > 0 ? STEPS_MIN : 1;
+	unsigned int steps = 0;
 
 	do
 		rig_step(rig);
-	while (rte_rdtsc() < deadline);
+	while (++steps < least || rte_rdtsc() < deadline);
 }
 
 uint64_t

@@ -89,7 +89,7 @@ void rig_step(struct rig *rig);
  */
 int rig_wait(struct rig *rig, unsigned int end, struct rdma_wc *wc, unsigned int ms);
 
-/* Repeat rig_step() for this time. */
+/* Repeat rig_step() for this time, and often enough if the machine is busy. */
 void rig_run(struct rig *rig, unsigned int ms);
 
 uint32_t rig_random(struct rig *rig, uint32_t below);

@@ -101,6 +101,8 @@ test_refused_early(void **state)
 	struct peer *p;
 
 	hostile_begin();
+	/* the store closes the connection 100 ms after the refusal */
+	hostile_stop_clock();
 	p = peer_call(0, NULL);
 	p->mute = true;
 	UNTIL(hostile_connections() == 1);
@@ -117,6 +119,7 @@ test_refused_early(void **state)
 	__real_store_connection_event(early, &kept_event);
 	early = NULL;
 	UNTIL(p->refused == XFER_REASON_ORDER);
+	hostile_start_clock();
 	hostile_is_refused(p, XFER_REASON_ORDER);
 	hostile_end();
 	hostile_beside_is_there_once();
@@ -164,6 +167,7 @@ test_half_open(void **state)
 	hostile_hang_up(p);
 	rig.station[HOSTILE_STATION].out = false;
 	/* one sends the request only, one sends its schema byte by byte, the others nothing */
+	hostile_stop_clock();
 	for (i = 1; i <= ADMISSION_PER_ADDRESS; i++) {
 		p = peer_call(i, NULL);
 		p->mute = true;
@@ -180,12 +184,13 @@ test_half_open(void **state)
 	assert_int_equal(n->refused[XFER_REASON_BUSY], 1);
 	for (i = 0; i < 4; i++) {
 		say_some_schema(&peer[3]);
-		/* less than the time for authentication in four steps, as real time passes, too */
+		/* less than the time for authentication in four steps */
 		hostile_passed_ms += ADMISSION_MS / 10;
 		UNTIL(hostile_seen(&peer[3])->handshake.offset == i + 1);
 	}
 	assert_int_equal(hostile_connections(), ADMISSION_PER_ADDRESS);
 	hostile_passed_ms += ADMISSION_MS * 6 / 10;
+	hostile_start_clock();
 	for (i = 1; i <= ADMISSION_PER_ADDRESS; i++) {
 		UNTIL(peer[i].refused == XFER_REASON_LATE);
 		hostile_hang_up(&peer[i]);

@@ -7,6 +7,8 @@ static_assert(PEER_SLOTS >= STORE_SLOTS, "room for a grant");
 
 uint64_t hostile_passed_ms;
 unsigned int hostile_kept;
+static uint64_t stopped_at; /* real time, or 0 */
+static uint64_t stopped_ms; /* for which the clock was stopped before */
 static unsigned int turns;
 
 uint64_t __real_xfer_qp_clock(void);
@@ -16,7 +18,22 @@ uint64_t __wrap_xfer_qp_clock(void);
 uint64_t
 __wrap_xfer_qp_clock(void)
 {
-	return __real_xfer_qp_clock() + hostile_passed_ms;
+	const uint64_t now = stopped_at != 0 ? stopped_at : __real_xfer_qp_clock();
+
+	return now - stopped_ms + hostile_passed_ms;
+}
+
+void
+hostile_stop_clock(void)
+{
+	stopped_at = __real_xfer_qp_clock();
+}
+
+void
+hostile_start_clock(void)
+{
+	stopped_ms += __real_xfer_qp_clock() - stopped_at;
+	stopped_at = 0;
 }
 
 /* Poll the hostile peers, and the receiver beside them, which keeps a batch now and then. */

@@ -17,6 +17,7 @@
 #include <rte_ether.h>
 #include <rte_ring.h>
 
+#include "monotonic_ms.h"
 #include "xfer/qp.h"
 #include "../xfer/xfer_sample.h"
 #include "egress/store_client.h"
@@ -81,15 +82,15 @@ void rig_turn(void);
 /* Print the counters of all devices, and fail the test. */
 void rig_give_up(const char *what);
 
-/* Poll until a condition holds. */
-#define UNTIL(condition)                                                     \
-	do {                                                                 \
-		const uint64_t limit = xfer_qp_clock() + RIG_SECONDS * 1000; \
-		while (!(condition)) {                                       \
-			rig_turn();                                          \
-			if (xfer_qp_clock() > limit)                         \
-				rig_give_up(#condition);                     \
-		}                                                            \
+/* Poll until a condition holds. Tests may change the clock of xfer_qp_clock(). */
+#define UNTIL(condition)                                                    \
+	do {                                                                \
+		const int64_t limit = monotonic_ms() + RIG_SECONDS * 1000L; \
+		while (!(condition)) {                                      \
+			rig_turn();                                         \
+			if (monotonic_ms() > limit)                         \
+				rig_give_up(#condition);                    \
+		}                                                           \
 	} while (0)
 
 /*

@@ -23,13 +23,13 @@
 /**
  * A child process locks a file and ends. Its own child inherits the descriptor, and so
  * holds the lock for `ms` milliseconds more.
+ * @return the process that holds the lock
  */
-static inline void
+static inline pid_t
 left_lock(const char *path, unsigned int ms)
 {
 	int there[2], status;
-	pid_t pid;
-	char c;
+	pid_t pid, holder;
 
 	assert_int_equal(pipe(there), 0);
 	pid = fork();
@@ -38,7 +38,8 @@ left_lock(const char *path, unsigned int ms)
 		if (file_lock(open(path, O_RDWR), 0) < 0)
 			_exit(1);
 		if (fork() == 0) {
-			if (write(there[1], "", 1) == 1)
+			holder = getpid();
+			if (write(there[1], &holder, sizeof(holder)) == sizeof(holder))
 				usleep(ms * 1000);
 			_exit(0);
 		}
@@ -46,9 +47,10 @@ left_lock(const char *path, unsigned int ms)
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
-	assert_int_equal(read(there[0], &c, 1), 1);
+	assert_int_equal(read(there[0], &holder, sizeof(holder)), sizeof(holder));
 	close(there[0]);
 	close(there[1]);
+	return holder;
 }
 
 #endif /* LEFT_LOCK_H */
