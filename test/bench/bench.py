@@ -50,6 +50,8 @@ BENCHMARKS = {
     'ingest': (['test/bench/ingest_bench', '-l', '0,1', '--no-huge', '--no-shconf', '--no-pci',
                 '--no-telemetry', '-m', '384', '--'],
                ['--addresses', '64', '--rounds', '1', '--seconds', '0.01'], ['--rounds', '5']),
+    'roce': ([sys.executable, f'{HERE}/recv_roce_bench.py', '.'],
+             ['--rounds', '2', '--seconds', '0.1'], []),
     'export': ([sys.executable, f'{HERE}/export_bench.py', '.'],
                ['--frames', '8', '--rounds', '1', '--seconds', '0.2'], []),
     'recv': ([sys.executable, f'{HERE}/recv_bench.py', '.'],

@@ -124,14 +124,17 @@ def megabytes(frames):
     return 900 + 9 * frames
 
 
-def has_huge_pages(frames):
-    """Huge pages as in a production receiver."""
+def free_huge_megabytes():
     with open('/proc/meminfo', encoding='ascii') as lines:
         facts = dict(line.split(':') for line in lines)
+    return int(facts['HugePages_Free']) * int(facts['Hugepagesize'].split()[0]) >> 10
+
+
+def has_huge_pages(frames):
+    """Huge pages as in a production receiver."""
     with open('/proc/mounts', encoding='ascii') as mounts:
         mounted = any(line.split()[2] == 'hugetlbfs' for line in mounts)
-    free = int(facts['HugePages_Free']) * int(facts['Hugepagesize'].split()[0]) >> 10
-    return mounted and free >= megabytes(frames)
+    return mounted and free_huge_megabytes() >= megabytes(frames)
 
 
 def command(build, where, prefix, frames, huge):

@@ -4,7 +4,11 @@
  * once. Frames must come one after the other and complete, and each that is kept must have an
  * image. Another thread decodes some chunks, and compares them with the first of the same frame of
  * the capture.
+ *
+ * With --feed another lcore polls the replay (recv_feed.h), and the rate is compared with what an
+ * lcore can do at most with the same packets.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -17,9 +21,14 @@
 #include <unistd.h>
 
 #include <rte_cycles.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
 #include <rte_ring.h>
 
 #include "arrow/bitshuffle.h"
+#include "bench_alone.h"
+#include "bench_median.h"
+#include "bench_rows.h"
 #include "builder/builder.h"
 #include "builder/command.h"
 #include "calib/calibration.h"
@@ -33,22 +42,36 @@
 #include "rx/lcores.h"
 #include "pipeline.h"
 #include "port/placement.h"
+#include "recv_feed.h"
+#include "recv_null_gang.h"
 #include "settings.h"
 
 #define CHECK_EVERY 61 /* a prime number */
 #define PERIOD_MAX  1024
 #define BURST	    64
 #define END_SECONDS 20
+#define FEED_DEVICE "net_replay0"
+#define FEED_IDLE   1000000 /* ns; without --feed: */
+#define IDLE	    20000
 
 static const char usage[] =
 	"Usage: recv_sink_bench [EAL options] -- [--config FILE] [--set KEY=VALUE]...\n"
-	"                       [--seconds S] [--period N]\n"
+	"                       [--seconds S] [--rounds N] [--period N] [--feed LCORE]\n"
+	"                       [--null-gangs] [--rows FILE]\n"
 	"The receiver with a sink that frees each output slot at once, in place of files.\n"
 	"  --seconds S  time that is measured, after 1 s (default 5)\n"
+	"  --rounds N   measure N times, up to 0.6 s each, at real-time priority; the\n"
+	"               result is the median (default 1, at normal priority)\n"
 	"  --period N   frames of the capture, which net_replay repeats with new numbers\n"
 	"               (default 64)\n"
-	"Exit status 1: a frame is missing or incomplete, an image is wrong, or none was\n"
-	"compared.\n";
+	"  --feed LCORE this lcore polls net_replay0 and passes the packets on to the port\n"
+	"               net_ring_feed, which the receiver polls. At the end, an lcore takes\n"
+	"               the same packets from the ring and frees them, and computes the CRC-32\n"
+	"               of their bytes, as ceilings. RoCE only.\n"
+	"  --null-gangs gangs in place of host gangs that read no pixel and reject each frame\n"
+	"  --rows FILE  rows for bench.py, with --feed\n"
+	"Exit status 1: a frame is missing or incomplete, an image is wrong, or, without\n"
+	"--feed, none was compared.\n";
 
 enum check {
 	CHECK_EMPTY,
@@ -61,7 +84,10 @@ static struct {
 	struct settings settings;
 	struct egress_settings egress;
 	double seconds;
+	uint32_t rounds;
 	uint32_t period;
+	uint32_t feed; /* lcore; RTE_MAX_LCORE: none */
+	bool null_gangs;
 	/* an image for the checker @{ */
 	enum check check;
 	uint8_t *image;
@@ -70,10 +96,44 @@ static struct {
 	/** @} */
 	uint64_t frames, kept, bytes, checked, compared, wrong, gaps, incomplete, without_image,
 		next;
-	double rate, gigabytes;
+	double rate[BENCH_ROUNDS_MAX], gigabytes[BENCH_ROUNDS_MAX];
+	struct recv_feed_ceilings ceilings[BENCH_ROUNDS_MAX]; /* frames/s */
+	bool alone;					      /* no other program uses the CPUs */
 	bool ending; /* frames that are open at the end of the run are incomplete */
 	bool failed;
-} it = {.seconds = 5, .period = 64};
+} it = {.seconds = 5, .rounds = 1, .period = 64, .feed = RTE_MAX_LCORE};
+
+static bool
+is_fed(void)
+{
+	return it.feed != RTE_MAX_LCORE;
+}
+
+/*
+ * Give all threads of this process a real-time priority, or the normal one. That of the caller is
+ * the higher one: it has little to do, and lcores poll.
+ */
+static void
+set_alone(bool alone)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *task;
+	bool done = tasks != NULL;
+
+	while (tasks != NULL && (task = readdir(tasks)) != NULL) {
+		const pid_t tid = (pid_t)strtol(task->d_name, NULL, 10);
+		const struct sched_param p = {.sched_priority = !alone ? 0
+				: tid == gettid()		       ? 2
+								       : 1};
+
+		if (tid > 0)
+			done &= sched_setscheduler(tid, alone ? SCHED_FIFO : SCHED_OTHER, &p) == 0;
+	}
+	if (tasks != NULL)
+		closedir(tasks);
+	if (alone)
+		it.alone = done;
+}
 
 /* Decode the chunk in it.image, and compare it with the first of the same frame of the capture. */
 static void
@@ -163,8 +223,9 @@ drain(void)
 		while (rte_ring_sp_enqueue(to, r[i]) < 0)
 			sched_yield();
 	}
+	/* fed, this thread may share the CPU of the RX lcore */
 	if (n == 0)
-		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+		nanosleep(&(struct timespec){.tv_nsec = is_fed() ? FEED_IDLE : IDLE}, NULL);
 	return n;
 }
 
@@ -177,22 +238,43 @@ drain_for(double seconds)
 		drain();
 }
 
+/* Measure a window. */
+static void
+measure(uint32_t round)
+{
+	const uint64_t frames = it.frames, bytes = it.bytes, begin = rte_get_tsc_cycles();
+	double taken;
+
+	drain_for(it.seconds);
+	taken = (double)(rte_get_tsc_cycles() - begin) / rte_get_tsc_hz();
+	it.rate[round] = (it.frames - frames) / taken;
+	it.gigabytes[round] = (it.bytes - bytes) / taken / 1e9;
+}
+
 static void *
 sink(void *arg)
 {
 	const struct builder_command end = {.order = BUILDER_END};
 	const uint64_t hz = rte_get_tsc_hz();
-	uint64_t begin, frames, bytes;
-	double taken;
+	uint64_t begin;
 
 	drain_for(1);
+	/* the first frames may wait for [frames] stream_timeout_ms */
 	begin = rte_get_tsc_cycles();
-	frames = it.frames;
-	bytes = it.bytes;
-	drain_for(it.seconds);
-	taken = (double)(rte_get_tsc_cycles() - begin) / hz;
-	it.rate = (it.frames - frames) / taken;
-	it.gigabytes = (it.bytes - bytes) / taken / 1e9;
+	while (is_fed() && it.frames < 4 * it.period &&
+		rte_get_tsc_cycles() - begin < END_SECONDS * hz)
+		drain_for(0.1);
+	for (uint32_t i = 0; i < it.rounds; i++) {
+		if (it.rounds > 1) {
+			drain_for(BENCH_WINDOW_MAX);
+			set_alone(true);
+			/* until all are at their rate */
+			drain_for(0.02);
+		}
+		measure(i);
+		if (it.rounds > 1)
+			set_alone(false);
+	}
 	it.ending = true;
 	it.failed = builder_post(it.pipeline.builder, &end) != 0;
 	begin = rte_get_tsc_cycles();
@@ -202,6 +284,7 @@ sink(void *arg)
 	}
 	while (drain() > 0)
 		continue;
+	recv_feed_stop();
 	__atomic_store_n(&it.pipeline.lcores->stop, true, __ATOMIC_RELEASE);
 	return arg;
 }
@@ -212,10 +295,11 @@ report(void)
 {
 	const struct builder_stats s = builder_stats(it.pipeline.builder);
 	const uint64_t pixels = gk_pixels(&it.pipeline.gk_config->geometry);
+	const double rate = bench_median(it.rate, it.rounds);
 	int error = 0;
 
 	printf("%.0f frames/s, %.1f GB/s of pixels, %.1f GB/s of images, %.3f of their pixels\n",
-		it.rate, it.rate * pixels * sizeof(uint16_t) / 1e9, it.gigabytes,
+		rate, rate * pixels * sizeof(uint16_t) / 1e9, bench_median(it.gigabytes, it.rounds),
 		it.kept == 0 ? 0 : (double)it.bytes / it.kept / (pixels * sizeof(uint16_t)));
 	printf("frames %" PRIu64 ": kept %" PRIu64 ", gaps %" PRIu64 ", incomplete %" PRIu64
 	       ", kept without an image %" PRIu64 "; refused %" PRIu64 ", lost %" PRIu64 "\n",
@@ -227,8 +311,9 @@ report(void)
 	builder_failed_gang(it.pipeline.builder, &error);
 	if (error != 0)
 		printf("a gang failed: error %d\n", error);
-	return it.failed || (it.pipeline.staging == NULL && it.compared == 0) || it.gaps != 0 ||
-			it.incomplete != 0 || it.without_image != 0 || it.wrong != 0 || error != 0
+	return it.failed || (it.pipeline.staging == NULL && !is_fed() && it.compared == 0) ||
+			it.gaps != 0 || it.incomplete != 0 || it.without_image != 0 ||
+			it.wrong != 0 || error != 0
 		? EXIT_FAILURE
 		: EXIT_SUCCESS;
 }
@@ -258,6 +343,8 @@ receive(void)
 		return EXIT_FAILURE;
 	pthread_setaffinity_np(check, sizeof(it.pipeline.writer_cpus), &it.pipeline.writer_cpus);
 	pthread_setaffinity_np(thread, sizeof(it.pipeline.writer_cpus), &it.pipeline.writer_cpus);
+	if (is_fed() && rte_eal_remote_launch(recv_feed_run, NULL, it.feed) != 0)
+		return EXIT_FAILURE;
 	ret = lcores_run(it.pipeline.lcores);
 	pthread_join(thread, NULL);
 	while (__atomic_load_n(&it.check, __ATOMIC_ACQUIRE) == CHECK_FULL)
@@ -267,12 +354,100 @@ receive(void)
 	return ret != 0 ? EXIT_FAILURE : report();
 }
 
+/* ---- the feed ---- */
+
+/* Packets of a frame: the parts and the trailer of each message, and an event for each stream. */
+static uint32_t
+frame_packets(void)
+{
+	const struct detector *d = &it.settings.detector;
+
+	return d->tiles * (d->parts + 1) + d->streams;
+}
+
+/* Measure what an lcore can do at most with the packets of the feed. @return 0 or -errno */
+static int
+measure_ceilings(void)
+{
+	int ret = 0;
+
+	if (rte_eal_remote_launch(recv_feed_run, NULL, it.feed) != 0)
+		return -EBUSY;
+	for (uint32_t i = 0; i < it.rounds && ret == 0; i++) {
+		struct recv_feed_ceilings *c = &it.ceilings[i];
+
+		if (it.rounds > 1) {
+			bench_alone_rest();
+			set_alone(true);
+		}
+		ret = recv_feed_measure(it.period * frame_packets(), it.seconds, c);
+		if (it.rounds > 1)
+			set_alone(false);
+		c->ring /= frame_packets();
+		c->crc /= frame_packets();
+	}
+	recv_feed_stop();
+	rte_eal_mp_wait_lcore();
+	if (ret != 0)
+		fprintf(stderr,
+			"recv_sink_bench: found no %u packets of %u frames in the capture; "
+			"check --period\n",
+			it.period * frame_packets(), it.period);
+	return ret;
+}
+
+/* Print the rate, and what it is compared with. */
+static void
+report_feed(void)
+{
+	const struct detector *d = &it.settings.detector;
+	const double gbit = (double)d->tiles * d->ops->pixel_bytes * 8e-9;
+	double rate[BENCH_ROUNDS_MAX], ring[BENCH_ROUNDS_MAX], crc[BENCH_ROUNDS_MAX];
+	const uint32_t n = it.rounds;
+	char what[96];
+
+	for (uint32_t i = 0; i < n; i++) {
+		rate[i] = it.rate[i] * gbit;
+		ring[i] = it.ceilings[i].ring * gbit;
+		crc[i] = it.ceilings[i].crc * gbit;
+	}
+	snprintf(what, sizeof(what), "%u modules by %s, %s, 1 RX lcore", d->modules,
+		ingest_transport_names[it.settings.ingest.transport],
+		it.settings.ingest.check_icrc ? "ICRC checked" : "ICRC not checked");
+	printf("\n%s: Gbit/s of pixels, medians of %u, %u frames (%.0f MB)%s\n", what, n, it.period,
+		it.period * gbit / 8e-3, it.alone ? "" : "; no real-time priority: others disturb");
+	printf("%-34s %8s %8s\n", "", "Gbit/s", "ratio");
+	printf("%-34s %8.1f\n", "this", bench_median(rate, n));
+	printf("%-34s %8.1f %8.2f\n", "CRC-32 of the same bytes", bench_median(crc, n),
+		bench_median_ratio(rate, crc, n));
+	printf("%-34s %8.1f %8.2f\n", "ring: take and free", bench_median(ring, n),
+		bench_median_ratio(rate, ring, n));
+	bench_row(&(struct bench_row){.stage = "ingest",
+		.what = what,
+		.value = bench_median(rate, n),
+		.unit = "Gbit/s",
+		.against = "CRC-32 of the same bytes",
+		.other = bench_median(crc, n),
+		.ratio = bench_median_ratio(rate, crc, n),
+		.goal = it.settings.ingest.check_icrc ? "value >= 60" : NULL,
+		.notes = it.null_gangs ? "gangs that reject each frame" : NULL});
+	bench_row(&(struct bench_row){.stage = "ingest",
+		.what = "the same",
+		.value = bench_median(rate, n),
+		.unit = "Gbit/s",
+		.against = "take the packets and free them",
+		.other = bench_median(ring, n),
+		.ratio = bench_median_ratio(rate, ring, n)});
+}
+
 static int
 parse(int argc, char **argv, struct config_source *source)
 {
 	static const struct option options[] = {{"config", required_argument, NULL, 'c'},
 		{"set", required_argument, NULL, 's'}, {"seconds", required_argument, NULL, 't'},
-		{"period", required_argument, NULL, 'p'}, {NULL, 0, NULL, 0}};
+		{"rounds", required_argument, NULL, 'n'}, {"period", required_argument, NULL, 'p'},
+		{"feed", required_argument, NULL, 'f'}, {"null-gangs", no_argument, NULL, 'g'},
+		{"rows", required_argument, NULL, 'o'}, {NULL, 0, NULL, 0}};
 	int c;
 
 	optind = 1;
@@ -288,14 +463,65 @@ parse(int argc, char **argv, struct config_source *source)
 		case 't':
 			it.seconds = strtod(optarg, NULL);
 			break;
+		case 'n':
+			it.rounds = strtoul(optarg, NULL, 10);
+			break;
 		case 'p':
 			it.period = strtoul(optarg, NULL, 10);
+			break;
+		case 'f':
+			it.feed = strtoul(optarg, NULL, 10);
+			if (it.feed >= RTE_MAX_LCORE)
+				return -1;
+			break;
+		case 'g':
+			it.null_gangs = true;
+			recv_null_gang_use();
+			break;
+		case 'o':
+			bench_rows_to(optarg);
 			break;
 		default:
 			return -1;
 		}
+	if (it.rounds < 1 || it.rounds > BENCH_ROUNDS_MAX ||
+		(it.rounds > 1 && it.seconds > BENCH_WINDOW_MAX))
+		return -1;
 	return optind == argc && it.period > 0 && it.period <= PERIOD_MAX && it.seconds > 0 ? 0
 											    : -1;
+}
+
+/* Receive, with everything created and freed. @return exit status */
+static int
+run(struct placement *way, const cpu_set_t *cpus)
+{
+	int status = EXIT_FAILURE;
+
+	if (is_fed() && recv_feed_open(FEED_DEVICE, it.period * frame_packets()) != 0)
+		return EXIT_FAILURE;
+	if (placement_choose(way, &it.settings) == 0) {
+		if (pipeline_create(&it.pipeline, &it.settings, way, cpus) == 0 &&
+			pipeline_calibrate(&it.pipeline, &it.settings.calibration) == 0)
+			status = receive();
+		if (pipeline_destroy(&it.pipeline) != 0) {
+			printf("mbufs leaked\n");
+			status = EXIT_FAILURE;
+		}
+	}
+	if (!is_fed())
+		return status;
+	/* frames that the receiver has no longer hold packets up */
+	if (status == EXIT_SUCCESS) {
+		if (measure_ceilings() == 0)
+			report_feed();
+		else
+			status = EXIT_FAILURE;
+	}
+	if (recv_feed_close() != 0) {
+		printf("mbufs of the feed leaked\n");
+		status = EXIT_FAILURE;
+	}
+	return status;
 }
 
 int
@@ -317,16 +543,8 @@ main(int argc, char **argv)
 	if (eal_start("recv_sink_bench", argc, argv, own) < 0)
 		return EXIT_FAILURE;
 	config = config_open(&source);
-	if (config != NULL && settings_read(&it.settings, &it.egress, config) == 0 &&
-		placement_choose(&way, &it.settings) == 0) {
-		if (pipeline_create(&it.pipeline, &it.settings, &way, &cpus) == 0 &&
-			pipeline_calibrate(&it.pipeline, &it.settings.calibration) == 0)
-			status = receive();
-		if (pipeline_destroy(&it.pipeline) != 0) {
-			printf("mbufs leaked\n");
-			status = EXIT_FAILURE;
-		}
-	}
+	if (config != NULL && settings_read(&it.settings, &it.egress, config) == 0)
+		status = run(&way, &cpus);
 	config_close(config);
 	eal_end();
 	return status;

@@ -16,6 +16,7 @@
 
 #include "roce.h"
 #include "engine/copy.h"
+#include "engine/prefetch.h"
 #include "engine/timer.h"
 
 #define ROCE_BURST	 32  /* packets received at once */
@@ -56,6 +57,7 @@ struct roce_poll_group {
 	unsigned int nb_groups;
 	bool held;	    /**< a queue pair waits until the port frees sent frames */
 	bool reads_payload; /**< the CRC of the last packet of a queue pair was checked */
+	struct roce_prefetch prefetch; /**< of payloads that are read */
 	bool streamed; /**< payload was written with non-temporal stores, without a fence since */
 
 	struct rte_ring *calls;	     /**< control -> poll group: struct roce_call */

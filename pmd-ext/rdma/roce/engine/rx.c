@@ -3,6 +3,7 @@
  * Reception: parses and checks frames, and forwards them to queue pairs, other poll groups, other
  * devices on the port, or the control lcore.
  */
+#include <rte_cycles.h>
 #include <rte_ip.h>
 #include <rte_prefetch.h>
 
@@ -266,7 +267,7 @@ data(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from f
 /**
  * Prefetch a payload. One that was sent by reference is in another core's cache. One that lies
  * behind its headers is read here only if its CRC is checked, which is expected if that of the last
- * packet was.
+ * packet was; prefetch.h decides then.
  */
 static void
 prefetch_payload(const struct roce_poll_group *pg, const struct rte_mbuf *m)
@@ -275,7 +276,7 @@ prefetch_payload(const struct roce_poll_group *pg, const struct rte_mbuf *m)
 
 	if (m->nb_segs > 1)
 		m = m->next;
-	else if (pg->reads_payload)
+	else if (pg->reads_payload && !pg->prefetch.off)
 		i = RTE_CACHE_LINE_SIZE;
 	else
 		return;
@@ -329,16 +330,19 @@ roce_poll_group_rx(
 	enum roce_packet_kind kind;
 	struct roce_packet pkt;
 	unsigned int i, done = 0;
+	uint64_t begin, bytes = 0;
 	bool taken;
 
 	if (n == 0)
 		return;
+	begin = rte_rdtsc();
 	prefetch(m, n);
 	prefetch_payload(pg, m[0]);
 	for (i = 0; i < n; i++) {
 		taken = false;
 		if (i + 1 < n)
 			prefetch_payload(pg, m[i + 1]);
+		bytes += m[i]->pkt_len;
 		kind = roce_packet_parse(m[i], &pkt);
 		if (unlikely(pkt.vlan != vlan)) {
 			taken = foreign(pg, &pkt, kind, from, ROCE_RX_VLAN);
@@ -367,4 +371,6 @@ roce_poll_group_rx(
 			m[done++] = m[i];
 	}
 	rte_pktmbuf_free_bulk(m, done);
+	if (pg->reads_payload)
+		roce_prefetch_update(&pg->prefetch, rte_rdtsc() - begin, bytes);
 }
