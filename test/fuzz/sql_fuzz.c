@@ -108,7 +108,7 @@ try_statement(const uint8_t *data, size_t size)
 		abort();
 	memcpy(sql, data, size);
 	sql[size] = '\0';
-	if (sql_statement_parse(&s, &api, session[0].connection, sql, error, sizeof(error)) == 0) {
+	if (sql_statement_parse(&s, &session[0].parser, sql, error, sizeof(error)) == 0) {
 		for (size_t i = 0; i < s.nb_names; i++)
 			if (s.name[i].table[0] == '\0')
 				abort();

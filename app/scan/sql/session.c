@@ -134,6 +134,7 @@ sql_session_open(struct sql_session *s, const struct duckdb_api *api, struct sql
 
 	*s = (struct sql_session){.api = api, .catalog = catalog};
 	s->tables = (struct sql_tables){.api = api, .catalog = catalog, .fill = limits->fill};
+	s->parser.api = api;
 	sql_lists_init(&s->tables.lists);
 	s->may_defer = limits->defer;
 	if (api->create_config(&config) != DUCKDB_SUCCESS)
@@ -153,6 +154,7 @@ sql_session_open(struct sql_session *s, const struct duckdb_api *api, struct sql
 		sql_tables_register(&s->tables, s->db, s->connection) < 0)
 		return session_error(s, -EIO, "DuckDB %s does not accept table functions",
 			api->library_version());
+	s->parser.connection = s->connection;
 	return 0;
 }
 
@@ -194,6 +196,7 @@ void
 sql_session_close(struct sql_session *s)
 {
 	close_result(s);
+	sql_parser_close(&s->parser);
 	if (s->tables.convert != NULL)
 		s->api->disconnect(&s->tables.convert);
 	if (s->connection != NULL)
@@ -911,7 +914,7 @@ execute(struct sql_session *s, const char *sql, enum sql_form form)
 
 	if (explained != NULL)
 		sql = explained;
-	ret = sql_statement_parse(&parsed, s->api, s->connection, sql, s->error, sizeof(s->error));
+	ret = sql_statement_parse(&parsed, &s->parser, sql, s->error, sizeof(s->error));
 	if (ret < 0)
 		return ret == -ENOMEM ? ret : -EINVAL;
 	sql_lists_clear(&s->tables.lists);

@@ -55,6 +55,7 @@ struct sql_session {
 	uint32_t *type; /**< their types before the conversion: enum duckdb_type, and others */
 	uint64_t nb_columns;
 	bool may_defer; /**< sql_limits.defer */
+	struct sql_parser parser;
 	char **stale;	/**< SQL that creates views whose columns are deferred now */
 	size_t nb_stale;
 	bool *deferred;	  /**< of each column of the result: its values are handles (sql/lists.h) */
