@@ -238,7 +238,7 @@ json_nodes(
 	}
 }
 
-/* Take the nodes of a statement's JSON. @return 0; -ENOMEM; -ENOTSUP: this JSON needs take_tree() */
+/* Take the nodes of a statement's JSON. @return 0; -ENOMEM; -ENOTSUP: it needs take_tree() */
 static int
 take_json(struct sql_statement *s, const char *text, size_t size)
 {

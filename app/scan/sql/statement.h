@@ -4,8 +4,8 @@
  * A parsed statement: whether it may be executed, the tables that it names, and the range of frame
  * numbers that it needs of each.
  *
- * The tree is that of json_serialize_sql() of DuckDB, so it is the engine's own parse. DuckDB's C API
- * does not pass filters to table functions. Therefore the range of a table is taken from the
+ * The tree is that of json_serialize_sql() of DuckDB, so it is the engine's own parse. DuckDB's C
+ * API does not pass filters to table functions. Therefore the range of a table is taken from the
  * statement:
  *
  * - Terms of WHERE that are joined by AND: `frame` compared with an integer by =, <, <=, > or >=,
