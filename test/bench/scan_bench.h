@@ -35,6 +35,14 @@ struct outcome {
 
 double now(void);
 
+#define STATEMENT_MAX 512
+
+/*
+ * Text of the i-th execution of a statement: "#" becomes the number of a frame, which is another
+ * one each time.
+ */
+void statement_text(char text[STATEMENT_MAX], const char *sql, unsigned int i);
+
 /*
  * Run a client on a thread with the CPU of the worker lcore, and its server on the main lcore until
  * `done` is set, which happens when the client returns.

@@ -228,15 +228,19 @@ client(void *arg)
 		.pull = a->pull,
 	};
 	struct scan_client_error error;
+	char sql[STATEMENT_MAX];
 	struct scan_client *c;
 	unsigned int i;
 
 	if (scan_client_open(&c, &config, &error) < 0)
 		rig_die("client: %s", error.text);
 	/* opens the engine, and checks the CRC of each batch */
-	ask(c, a->sql, &a->outcome[0]);
-	for (i = 0; i < a->nb; i++)
-		ask(c, a->sql, &a->outcome[i]);
+	statement_text(sql, a->sql, a->nb);
+	ask(c, sql, &a->outcome[0]);
+	for (i = 0; i < a->nb; i++) {
+		statement_text(sql, a->sql, i);
+		ask(c, sql, &a->outcome[i]);
+	}
 	scan_client_close(c);
 }
 

@@ -157,9 +157,9 @@ tcp_message(FILE *in, struct ipc_reader *reader, struct outcome *o, struct Arrow
 }
 
 static void
-tcp_ask(FILE *in, struct outcome *o)
+tcp_ask(FILE *in, const char *sql, struct outcome *o)
 {
-	const size_t size = strlen(tcp.sql) + 1;
+	const size_t size = strlen(sql) + 1;
 	struct ipc_reader *reader = ipc_reader_create();
 	struct ArrowArray array;
 	double start;
@@ -167,7 +167,7 @@ tcp_ask(FILE *in, struct outcome *o)
 
 	memset(o, 0, sizeof(*o));
 	start = now();
-	if (write(tcp.socket[1], tcp.sql, size) != (ssize_t)size)
+	if (write(tcp.socket[1], sql, size) != (ssize_t)size)
 		rig_die("TCP: %s", strerror(errno));
 	do {
 		more = tcp_message(in, reader, o, &array);
@@ -187,14 +187,18 @@ static void
 tcp_client(void *arg)
 {
 	FILE *in = fdopen(tcp.socket[1], "r");
+	char sql[STATEMENT_MAX];
 	unsigned int i;
 
 	if (in == NULL)
 		rig_die("TCP: %s", strerror(errno));
 	setvbuf(in, NULL, _IOFBF, SOCKET_BUFFER);
-	tcp_ask(in, &tcp.outcome[0]);
-	for (i = 0; i < tcp.nb; i++)
-		tcp_ask(in, &tcp.outcome[i]);
+	statement_text(sql, tcp.sql, tcp.nb);
+	tcp_ask(in, sql, &tcp.outcome[0]);
+	for (i = 0; i < tcp.nb; i++) {
+		statement_text(sql, tcp.sql, i);
+		tcp_ask(in, sql, &tcp.outcome[i]);
+	}
 	fclose(in);
 }
 

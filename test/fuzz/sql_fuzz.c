@@ -84,17 +84,14 @@ try_file(const uint8_t *data, size_t size)
 	scan_list_free(&list);
 	for (int i = 0; i < 2; i++) {
 		for (int k = 0; k < 2; k++) {
-			session[k].catalog = session[k].tables.catalog = &catalog;
+			sql_session_set_catalog(&session[k], &catalog);
 			rows[k] = read_table(&session[k], queries[i], &hash[k]);
 		}
 		if (rows[0] != rows[1] || (rows[0] > 0 && hash[0] != hash[1]))
 			abort();
 	}
-	for (int k = 0; k < 2; k++) {
-		/* ends the result, which refers to the catalog */
-		read_table(&session[k], "SELECT 1", &hash[k]);
-		session[k].catalog = session[k].tables.catalog = &no_runs;
-	}
+	for (int k = 0; k < 2; k++)
+		sql_session_set_catalog(&session[k], &no_runs);
 	sql_catalog_destroy(&catalog);
 }
 
@@ -108,7 +105,7 @@ try_statement(const uint8_t *data, size_t size)
 		abort();
 	memcpy(sql, data, size);
 	sql[size] = '\0';
-	if (sql_statement_parse(&s, &api, session[0].connection, sql, error, sizeof(error)) == 0) {
+	if (sql_statement_parse(&s, &session[0].parser, sql, error, sizeof(error)) == 0) {
 		for (size_t i = 0; i < s.nb_names; i++)
 			if (s.name[i].table[0] == '\0')
 				abort();

@@ -117,6 +117,7 @@ class Pair:
         return [self.program, '--no-huge', '--no-pci', *telemetry, '-m', '128', '--lcores',
                 CPUS, '--file-prefix', f'{self.name}_{role}', '--log-level', 'lib.eal:error',
                 '--log-level', 'braggline.rdma:error',
+                '--log-level', 'braggline.scan.server:debug',
                 '--vdev', vdev, '--', '--device', f'roce:port={name},ip={address}/24']
 
     def client(self, sql, *options, user='ana', key=None):
@@ -191,6 +192,16 @@ def counters(pair, readme):
     with open(readme, encoding='utf-8') as text:
         want(table in text.read(), readme, 'does not have the list of --list-telemetry:\n', table)
     return telemetry
+
+
+def times(pair):
+    """The log of a server has the times of each query."""
+    steps = re.findall(r'query 1 of ana: engine begins after (\d+) us, statement (\d+) us, '
+                       r'rows (\d+) us, end is sent after (\d+) us\n', pair.said().decode())
+    want(len(steps) > len(WRONG), steps, pair.said().decode())
+    # a session opens its engine with its first statement, which takes some milliseconds
+    want(all(1000 < int(step[1]) < 60e6 for step in steps), steps)
+    want(all(int(us) < 60e6 for step in steps for us in step), steps)
 
 
 def command_lines(pair):
@@ -294,6 +305,7 @@ def main():
             if shutil.which('node'):
                 types(pair, modules)
             telemetry = counters(pair, readme)
+            times(pair)
             command_lines(pair)
             rights(pair)
             ends(pair)

@@ -101,7 +101,7 @@ struct scan_client {
 	uint32_t nb_pulls, nb_reads, nb_freed; /* announced; posted; SCAN_FREE was sent */
 	uint32_t free_slot[SCAN_SLOTS_MAX];    /* of a client that reads */
 	uint32_t nb_free_slots;
-	const char *sql; /* to be sent; the caller waits */
+	char *sql; /* to be sent */
 	uint32_t sql_length, sql_offset;
 	uint32_t cursor;
 	enum scan_form form;
@@ -553,13 +553,14 @@ send_query(struct scan_client *c)
 		m->offset = c->sql_offset;
 		memcpy(m->bytes, c->sql + c->sql_offset, part);
 		c->sql_offset += part;
-		if (c->sql_offset == c->sql_length)
+		if (c->sql_offset == c->sql_length) {
+			free(c->sql);
 			c->sql = NULL;
-		else
+		} else {
 			m->head.flags = SCAN_MORE;
+		}
 		if (xfer_qp_send(&c->link, m->head.length) < 0)
 			return;
-		wake_caller(c);
 	}
 }
 
@@ -573,6 +574,8 @@ send_requests(struct scan_client *c, uint64_t now)
 	const uint64_t before = c->sent;
 
 	pthread_mutex_lock(&c->lock);
+	/* first, because the engine can begin before the server has the credit */
+	send_query(c);
 	if ((c->credit_messages > 0 || c->nb_credit_slots > 0) &&
 		(credit = xfer_qp_room(&c->link)) != NULL) {
 		scan_msg_begin(credit, SCAN_CREDIT,
@@ -586,7 +589,6 @@ send_requests(struct scan_client *c, uint64_t now)
 	}
 	send_free(c);
 	post_reads(c);
-	send_query(c);
 	if (c->cancel && c->sql == NULL && (cancel = xfer_qp_room(&c->link)) != NULL) {
 		scan_msg_begin(cancel, SCAN_CANCEL, sizeof(*cancel), c->sent++);
 		cancel->cursor = c->cursor;
@@ -1270,6 +1272,7 @@ client_free(struct scan_client *c)
 	xfer_key_forget(&c->key);
 	free(c->device);
 	free(c->identity);
+	free(c->sql);
 	free(c->arrived);
 	free(c->written);
 	free(c->pull);
@@ -1383,33 +1386,43 @@ scan_client_query(struct scan_client *c, const char *sql, enum scan_form form,
 	struct ArrowArrayStream *stream)
 {
 	const size_t length = strlen(sql);
+	char *copy;
 	bool down;
 
 	if (length == 0 || length > SCAN_SQL_MAX)
 		return -EINVAL;
 	if (c->streaming)
 		return -EBUSY;
-	c->reader = ipc_reader_create();
-	if (c->reader == NULL)
+	copy = strdup(sql);
+	if (copy == NULL)
 		return -ENOMEM;
+	c->reader = ipc_reader_create();
+	if (c->reader == NULL) {
+		free(copy);
+		return -ENOMEM;
+	}
 	c->ended = c->has_schema = false;
 	c->sequence = 0;
 	c->stream_error = 0;
 	c->stream_text[0] = c->sqlstate[0] = '\0';
 	pthread_mutex_lock(&c->lock);
-	c->cursor++;
-	c->form = form;
-	c->sql_length = length;
-	c->sql_offset = 0;
-	c->sql = sql;
-	c->cancel = false;
-	c->querying = true;
-	while (c->sql != NULL && c->state != DOWN)
-		wait_changed(c);
-	c->sql = NULL;
 	down = c->state == DOWN;
+	if (!down) {
+		/* of a query before, if its result was not read to the end */
+		free(c->sql);
+		c->sql = copy;
+		c->cursor++;
+		c->form = form;
+		c->sql_length = length;
+		c->sql_offset = 0;
+		c->cancel = false;
+		c->querying = true;
+	}
 	pthread_mutex_unlock(&c->lock);
+	/* the caller does not wait until it is sent: it would be woken once more */
+	poll_wake(&c->pause);
 	if (down) {
+		free(copy);
 		ipc_reader_destroy(c->reader);
 		c->reader = NULL;
 		return -EPIPE;

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <openssl/crypto.h>
+#include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_log.h>
 
@@ -640,6 +641,23 @@ place_ahead(struct session *c)
 	}
 }
 
+/* Log the times between the steps of a query. */
+static void
+log_times(const struct session *c, const struct scan_times *t)
+{
+	const double us = 1e6 / (double)rte_get_tsc_hz();
+	const uint64_t executed = t->executed != 0 ? t->executed : t->ended;
+
+	if (!rte_log_can_log(scan_server_logtype, RTE_LOG_DEBUG))
+		return;
+	LOG(DEBUG,
+		"query %u of %s: engine begins after %.0f us, statement %.0f us, rows %.0f us, "
+		"end is sent after %.0f us\n",
+		c->cursor, c->identity.name, us * (double)(t->begun - t->received),
+		us * (double)(executed - t->begun), us * (double)(t->ended - executed),
+		us * (double)(rte_rdtsc() - t->ended));
+}
+
 /* Send an output. @return 0; -EAGAIN: not now; -EPIPE: broken */
 static int
 send_output(struct session *c, const struct scan_output *out)
@@ -694,6 +712,8 @@ send_outputs(struct session *c)
 		if (send_output(c, &out) < 0)
 			break;
 		c->said = xfer_qp_clock();
+		if (out.last)
+			log_times(c, &out.times);
 		scan_worker_taken(c->worker);
 	}
 	return i > 0;

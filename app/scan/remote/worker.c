@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_cycles.h>
+
 #include "eal/poll_pause.h"
 #include "eal/process_cpus.h"
 #include "escaped_text.h"
@@ -26,7 +28,6 @@ static_assert((int)SCAN_NATIVE == SQL_NATIVE && (int)SCAN_TEXT == SQL_TEXT &&
 
 struct output {
 	struct scan_output out;
-	bool last; /* of its query */
 	uint8_t message[SCAN_MSG_MAX] __attribute__((aligned(8)));
 };
 
@@ -41,7 +42,8 @@ struct scan_worker {
 	bool stopping;
 	bool ended; /* the thread will not use the worker any more */
 	bool running;
-	bool opened; /* `session` may be interrupted */
+	struct scan_times times; /* of the present query */
+	bool opened;		 /* `session` may be interrupted */
 	enum scan_end end;
 	char *sql;
 	uint32_t cursor;
@@ -145,7 +147,8 @@ queue_message(struct scan_worker *w, const struct scan_output *part, bool last)
 		memcpy(o->message, w->message, w->message->head.length);
 		o->out = part != NULL ? *part : (struct scan_output){.length = 0};
 		o->out.message = (struct scan_data *)o->message;
-		o->last = last;
+		o->out.last = last;
+		o->out.times = w->times;
 		w->nb_gathered += o->out.nb_pieces > 0;
 		w->window--;
 	}
@@ -577,6 +580,7 @@ execute(struct scan_worker *w, char *error, size_t size)
 	if (ret < 0)
 		return ret;
 	ret = sql_session_execute(&w->session, w->sql, (enum sql_form)w->form);
+	w->times.executed = ret == 0 ? rte_rdtsc() : 0;
 	if (ret == 0 && sql_session_deferred(&w->session, names, sizeof(names)) == 0)
 		__atomic_add_fetch(&w->config.work->deferred, 1, __ATOMIC_RELAXED);
 	if (ret == 0)
@@ -653,6 +657,7 @@ run_query(struct scan_worker *w)
 	const char *path;
 	int ret;
 
+	w->times.begun = rte_rdtsc();
 	w->sequence = 0;
 	begin_message(w);
 	ret = execute(w, error, sizeof(error));
@@ -678,6 +683,7 @@ run_query(struct scan_worker *w)
 		}
 		put_error(w, ret, why, error);
 	}
+	w->times.ended = rte_rdtsc();
 	/* an engine that was interrupted executes nothing any more */
 	if (flush(w, true) < 0)
 		close_engine(w);
@@ -809,6 +815,7 @@ scan_worker_query(struct scan_worker *w, uint32_t cursor, enum scan_form form, c
 		w->cursor = cursor;
 		w->form = form;
 		w->running = true;
+		w->times = (struct scan_times){.received = rte_rdtsc()};
 		/* until the thread runs, too: it needs the CPU */
 		set_working(w);
 		pthread_cond_broadcast(&w->changed);
@@ -907,7 +914,7 @@ scan_worker_must_drop(struct scan_worker *w)
 	bool drop;
 
 	pthread_mutex_lock(&w->lock);
-	drop = w->dropping && w->head != w->tail && !w->queue[w->head % QUEUE].last;
+	drop = w->dropping && w->head != w->tail && !w->queue[w->head % QUEUE].out.last;
 	pthread_mutex_unlock(&w->lock);
 	return drop;
 }
@@ -919,7 +926,7 @@ take_output(struct scan_worker *w)
 	struct output *o = &w->queue[w->head++ % QUEUE];
 
 	w->nb_gathered -= o->out.nb_pieces > 0;
-	if (o->last)
+	if (o->out.last)
 		w->dropping = false;
 	pthread_cond_broadcast(&w->changed);
 }

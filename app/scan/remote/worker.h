@@ -122,6 +122,14 @@ struct scan_piece {
 	uint32_t file; /**< index of its struct scan_mapping; SCAN_FILES: the stage */
 };
 
+/** When the steps of a query were done, TSC. */
+struct scan_times {
+	uint64_t received; /**< by the lcore */
+	uint64_t begun;	   /**< by the engine's thread */
+	uint64_t executed; /**< the statement was analysed, planned and started; 0: it was not */
+	uint64_t ended;	   /**< all rows were read and queued, or there was an error */
+};
+
 /**
  * Something to be sent: a message, and perhaps a part of a body that it announces.
  *
@@ -136,6 +144,8 @@ struct scan_output {
 	uint32_t sequence;
 	const struct scan_piece *piece; /**< of a part with pieces of files */
 	uint32_t nb_pieces;		/**< 0: all of the part is in the stage */
+	bool last;			/**< of its query */
+	struct scan_times times;	/**< of the last one */
 };
 
 /**

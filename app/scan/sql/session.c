@@ -21,8 +21,6 @@
 
 #define RUN_LIST "runs" /* the view that lists the runs */
 
-#define VIEW_AS " AS FROM " /* in the SQL of a view, behind its name */
-
 #define TYPE_DEPTH_MAX 64 /* of nested types */
 
 __attribute__((format(printf, 3, 4))) static int
@@ -135,6 +133,7 @@ sql_session_open(struct sql_session *s, const struct duckdb_api *api, struct sql
 
 	*s = (struct sql_session){.api = api, .catalog = catalog};
 	s->tables = (struct sql_tables){.api = api, .catalog = catalog, .fill = limits->fill};
+	s->parser.api = api;
 	sql_lists_init(&s->tables.lists);
 	s->may_defer = limits->defer;
 	if (api->create_config(&config) != DUCKDB_SUCCESS)
@@ -154,54 +153,91 @@ sql_session_open(struct sql_session *s, const struct duckdb_api *api, struct sql
 		sql_tables_register(&s->tables, s->db, s->connection) < 0)
 		return session_error(s, -EIO, "DuckDB %s does not accept table functions",
 			api->library_version());
+	s->parser.connection = s->connection;
 	return 0;
 }
 
+/* End the statement. It is kept if `kept.sql` is set. */
 static void
 close_result(struct sql_session *s)
 {
-	uint64_t i;
-
 	if (s->has_result)
 		s->api->destroy_result(&s->result);
-	if (s->statement != NULL)
-		s->api->destroy_prepare(&s->statement);
-	for (i = 0; i < s->nb_columns; i++)
-		free(s->name[i]);
-	free(s->name);
-	free(s->type);
-	free(s->deferred);
+	s->has_result = false;
+	s->kept.statement = s->statement;
+	s->kept.name = s->name;
+	s->kept.type = s->type;
+	s->kept.deferred = s->deferred;
+	s->kept.nb_columns = s->nb_columns;
+	if (s->kept.sql != NULL)
+		sql_kept_put(&s->kept_list, s->api, &s->kept);
+	else
+		sql_kept_free(&s->kept, s->api);
+	s->kept = (struct sql_kept){.nb_columns = 0};
+	s->statement = NULL;
 	s->name = NULL;
 	s->type = NULL;
 	s->deferred = NULL;
 	s->nb_columns = 0;
-	s->has_result = false;
-	s->statement = NULL;
+}
+
+/* Do not keep the present statement. */
+static void
+drop_kept(struct sql_session *s)
+{
+	free(s->kept.sql);
+	s->kept.sql = NULL;
 }
 
 static void
-free_stale(struct sql_session *s)
+forget_view(struct sql_view *v)
 {
-	size_t i;
+	free(v->sql);
+	free(v->deferred);
+}
 
-	for (i = 0; i < s->nb_stale; i++)
-		free(s->stale[i]);
-	free(s->stale);
-	s->stale = NULL;
-	s->nb_stale = 0;
+static void
+forget_views(struct sql_session *s)
+{
+	while (s->nb_views > 0)
+		forget_view(&s->view[--s->nb_views]);
+	free(s->view);
+	s->view = NULL;
+	s->lists_runs = false;
+}
+
+static void
+forget_ranges(struct sql_session *s)
+{
+	free(s->range);
+	s->range = NULL;
+	s->tables.range = NULL;
+	s->tables.nb_ranges = 0;
+}
+
+void
+sql_session_set_catalog(struct sql_session *s, struct sql_catalog *catalog)
+{
+	close_result(s);
+	sql_kept_clear(&s->kept_list, s->api);
+	forget_views(s);
+	sql_lists_clear(&s->tables.lists);
+	s->catalog = s->tables.catalog = catalog;
 }
 
 void
 sql_session_close(struct sql_session *s)
 {
 	close_result(s);
+	sql_kept_clear(&s->kept_list, s->api);
+	sql_parser_close(&s->parser);
 	if (s->tables.convert != NULL)
 		s->api->disconnect(&s->tables.convert);
 	if (s->connection != NULL)
 		s->api->disconnect(&s->connection);
 	if (s->db != NULL)
 		s->api->close(&s->db);
-	free_stale(s);
+	forget_views(s);
 	/* no thread of the engine reads rows any more */
 	sql_lists_free(&s->tables.lists);
 }
@@ -290,65 +326,38 @@ find_view(struct sql_session *s, const struct sql_name *n, struct view *v)
 		(!in_memory && strcasecmp(n->schema, MEMORY_DATABASE) == 0);
 }
 
-/* Part of the SQL of a view: what is the same for all ranges of frames. */
-static size_t
-view_name_length(const char *sql)
-{
-	return strstr(sql, VIEW_AS) - sql;
-}
-
 /*
- * Keep the SQL of a view with deferred columns. Statements of DuckDB's own tables would see their
- * types, so they create such views again before.
- * @return 0, or -ENOMEM; `sql` is taken in both cases
+ * Text that two statements share if they defer the same columns of all tables.
+ * @param text  out: allocated; NULL: nothing is deferred
  */
 static int
-keep_stale(struct sql_session *s, char *sql)
+deferral(struct sql_session *s, char **text)
 {
-	const size_t length = view_name_length(sql);
-	char **stale;
+	const struct sql_statement *defer = s->tables.defer;
+	struct text t;
 	size_t i;
 
-	for (i = 0; i < s->nb_stale; i++) {
-		if (view_name_length(s->stale[i]) == length &&
-			memcmp(s->stale[i], sql, length) == 0) {
-			free(s->stale[i]);
-			s->stale[i] = sql;
-			return 0;
-		}
-	}
-	stale = realloc(s->stale, (s->nb_stale + 1) * sizeof(*stale));
-	if (stale == NULL) {
-		free(sql);
+	*text = NULL;
+	if (defer == NULL)
+		return 0;
+	if (text_open(&t) < 0)
 		return session_error(s, -ENOMEM, "not enough memory");
-	}
-	s->stale = stale;
-	stale[s->nb_stale++] = sql;
+	for (i = 0; i < defer->nb_used; i++)
+		sql_put_quoted(t.out, defer->used[i], '"');
+	if (text_close(&t) < 0)
+		return session_error(s, -ENOMEM, "not enough memory");
+	*text = t.bytes;
 	return 0;
 }
 
-/* Create the views with deferred columns again, without. */
-static int
-renew_stale(struct sql_session *s)
-{
-	size_t i;
-	int ret = 0;
-
-	for (i = 0; i < s->nb_stale && ret == 0; i++)
-		ret = run_sql(s, s->stale[i]);
-	if (ret == 0)
-		free_stale(s);
-	return ret;
-}
-
-static int
-create_view(struct sql_session *s, const struct view *v)
+/* SQL that creates a view. @return NULL: not enough memory */
+static char *
+view_sql(const struct view *v)
 {
 	struct text t;
-	int ret;
 
 	if (text_open(&t) < 0)
-		return session_error(s, -ENOMEM, "not enough memory");
+		return NULL;
 	if (v->run != NULL) {
 		fputs("CREATE SCHEMA IF NOT EXISTS ", t.out);
 		sql_put_quoted(t.out, v->name.schema, '"');
@@ -356,19 +365,78 @@ create_view(struct sql_session *s, const struct view *v)
 	}
 	fputs("CREATE OR REPLACE VIEW ", t.out);
 	sql_put_quoted(t.out, v->name.schema, '"');
-	fprintf(t.out, ".%s" VIEW_AS "%s(", v->name.table, v->name.table);
-	sql_put_quoted(t.out, v->run != NULL ? v->run->name : "*", '\'');
-	if (v->name.first > 0)
-		fprintf(t.out, ", first := %" PRIu64 "::UBIGINT", v->name.first);
-	if (v->name.last < UINT64_MAX)
-		fprintf(t.out, ", last := %" PRIu64 "::UBIGINT", v->name.last);
-	fputs(")", t.out);
-	if (text_close(&t) < 0)
+	fprintf(t.out, ".%s AS FROM %s(", v->name.table, sql_tables_view(v->table));
+	sql_put_quoted(t.out, v->run != NULL ? v->run->name : SQL_ALL_RUNS, '\'');
+	putc(')', t.out);
+	return text_close(&t) == 0 ? t.bytes : NULL;
+}
+
+/*
+ * Create a view, if there is none that defers the same columns: DuckDB compares the types of the
+ * columns with those of its creation. The range of frames is no part of it (sql_tables.range), so
+ * that most statements find their views.
+ */
+static int
+create_view(struct sql_session *s, const struct view *v)
+{
+	char *sql = view_sql(v), *deferred;
+	struct sql_view *views;
+	size_t i;
+	int ret;
+
+	if (sql == NULL)
 		return session_error(s, -ENOMEM, "not enough memory");
-	ret = run_sql(s, t.bytes);
-	if (ret == 0 && s->tables.defer != NULL)
-		return keep_stale(s, t.bytes);
-	free(t.bytes);
+	ret = deferral(s, &deferred);
+	if (ret < 0) {
+		free(sql);
+		return ret;
+	}
+	for (i = 0; i < s->nb_views && strcmp(s->view[i].sql, sql) != 0; i++)
+		;
+	if (i < s->nb_views) {
+		const char *before = s->view[i].deferred;
+
+		if (before == deferred ||
+			(before != NULL && deferred != NULL && strcmp(before, deferred) == 0)) {
+			free(sql);
+			free(deferred);
+			return 0;
+		}
+		forget_view(&s->view[i]);
+		s->view[i] = s->view[--s->nb_views];
+	}
+	views = realloc(s->view, (s->nb_views + 1) * sizeof(*views));
+	if (views == NULL)
+		ret = session_error(s, -ENOMEM, "not enough memory");
+	else
+		s->view = views;
+	if (ret == 0)
+		ret = run_sql(s, sql);
+	if (ret == 0) {
+		views[s->nb_views++] = (struct sql_view){sql, deferred};
+		return 0;
+	}
+	free(sql);
+	free(deferred);
+	return ret;
+}
+
+/* Create the views with deferred columns again, without: DuckDB's own tables show their types. */
+static int
+renew_deferred(struct sql_session *s)
+{
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; i < s->nb_views && ret == 0; i++) {
+		if (s->view[i].deferred == NULL)
+			continue;
+		ret = run_sql(s, s->view[i].sql);
+		if (ret == 0) {
+			free(s->view[i].deferred);
+			s->view[i].deferred = NULL;
+		}
+	}
 	return ret;
 }
 
@@ -382,6 +450,8 @@ create_run_list(struct sql_session *s)
 	size_t i;
 	int ret;
 
+	if (s->lists_runs)
+		return 0;
 	if (text_open(&t) < 0)
 		return session_error(s, -ENOMEM, "not enough memory");
 	/* the first row has the types, and is left out */
@@ -403,6 +473,7 @@ create_run_list(struct sql_session *s)
 		return session_error(s, -ENOMEM, "not enough memory");
 	ret = run_sql(s, t.bytes);
 	free(t.bytes);
+	s->lists_runs = ret == 0;
 	return ret;
 }
 
@@ -416,7 +487,7 @@ is_run_list(const struct sql_name *n)
 }
 
 /*
- * Create each view that the statement names, once: its range covers all of its names. Names of
+ * Have each view that the statement names. Its range covers all of its names. Names of
  * other tables are those of WITH, or of DuckDB's own ones: these may show the types of views, so
  * nothing is deferred.
  */
@@ -430,9 +501,13 @@ create_views(struct sql_session *s, const struct sql_statement *parsed)
 	size_t nb = 0, i, k;
 	int ret = 0;
 
+	forget_ranges(s);
 	views = calloc(parsed->nb_names + 1, sizeof(*views));
-	if (views == NULL)
+	s->range = calloc(parsed->nb_names + 1, sizeof(*s->range));
+	if (views == NULL || s->range == NULL) {
+		free(views);
 		return session_error(s, -ENOMEM, "not enough memory");
+	}
 	for (i = 0; i < parsed->nb_names && ret == 0; i++) {
 		if (is_run_list(&parsed->name[i])) {
 			ret = create_run_list(s);
@@ -458,12 +533,17 @@ create_views(struct sql_session *s, const struct sql_statement *parsed)
 			sql_name_cover(&views[k].name, &v.name);
 	}
 	if (ret == 0 && s->tables.defer == NULL)
-		ret = renew_stale(s);
+		ret = renew_deferred(s);
 	for (i = 0; i < nb && ret == 0; i++) {
 		if (unknown[views[i].table])
 			sql_name_cover(&views[i].name, &all);
 		ret = create_view(s, &views[i]);
+		s->range[i] = (struct sql_range){views[i].table,
+			views[i].run != NULL ? views[i].run->name : SQL_ALL_RUNS,
+			views[i].name.first, views[i].name.last};
 	}
+	s->tables.range = s->range;
+	s->tables.nb_ranges = nb;
 	free(views);
 	return ret;
 }
@@ -919,6 +999,42 @@ explain(struct sql_session *s, struct sql_statement *parsed, const char *sql, en
 	return ret == 0 ? start(s) : ret;
 }
 
+/*
+ * Keep the present statement when it ends. Its plan is for the tables of the catalog, which does
+ * not change. Not those of DESCRIBE and the like, whose plans have the rows of their results.
+ * @param parsed  is taken if the statement is kept
+ */
+static void
+keep(struct sql_session *s, struct sql_statement *parsed, const char *sql)
+{
+	if (parsed->is_show || strlen(sql) > SQL_KEPT_BYTES)
+		return;
+	s->kept.sql = strdup(sql);
+	if (s->kept.sql == NULL)
+		return;
+	s->kept.parsed = *parsed;
+	s->kept.defers = s->tables.defer != NULL;
+	*parsed = (struct sql_statement){.nb_nodes = 0};
+}
+
+/* Start a statement that was kept. */
+static int
+execute_kept(struct sql_session *s)
+{
+	struct sql_kept *k = &s->kept;
+	int ret;
+
+	s->statement = k->statement;
+	s->name = k->name;
+	s->type = k->type;
+	s->deferred = k->deferred;
+	s->nb_columns = k->nb_columns;
+	/* DuckDB plans it again if a view was replaced, or if it has a function such as now() */
+	s->tables.defer = k->defers ? &k->parsed : NULL;
+	ret = create_views(s, &k->parsed);
+	return ret == 0 ? start(s) : ret;
+}
+
 /* Parse, prepare and start a statement. */
 static int
 execute(struct sql_session *s, const char *sql, enum sql_form form)
@@ -929,14 +1045,13 @@ execute(struct sql_session *s, const char *sql, enum sql_form form)
 
 	if (explained != NULL)
 		sql = explained;
-	ret = sql_statement_parse(&parsed, s->api, s->connection, sql, s->error, sizeof(s->error));
+	ret = sql_statement_parse(&parsed, &s->parser, sql, s->error, sizeof(s->error));
 	if (ret < 0)
 		return ret == -ENOMEM ? ret : -EINVAL;
-	sql_lists_clear(&s->tables.lists);
 	ret = explained != NULL ? explain(s, &parsed, sql, form)
 				: execute_parsed(s, &parsed, sql, form);
-	/* the statement is bound: rows are read without it */
-	s->tables.defer = NULL;
+	if (ret == 0 && form == SQL_NATIVE && explained == NULL)
+		keep(s, &parsed, sql);
 	sql_statement_free(&parsed);
 	return ret;
 }
@@ -954,9 +1069,19 @@ sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
 
 	close_result(s);
 	s->error[0] = '\0';
-	ret = is_cancelled(s) ? -ECANCELED : execute(s, sql, form);
+	sql_lists_clear(&s->tables.lists);
+	if (is_cancelled(s))
+		ret = -ECANCELED;
+	else if (form == SQL_NATIVE && sql_kept_take(&s->kept_list, sql, &s->kept))
+		ret = execute_kept(s);
+	else
+		ret = execute(s, sql, form);
+	/* the statement is bound: rows are read without these */
+	s->tables.defer = NULL;
+	forget_ranges(s);
 	if (ret == 0)
 		return 0;
+	drop_kept(s);
 	close_result(s);
 	/* also if a query that analyses the statement was interrupted */
 	return is_cancelled(s) ? session_error(s, -ECANCELED, "cancelled") : ret;
@@ -978,6 +1103,7 @@ sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 	/* the rows were read before they came, so zeros in place of a file are not returned */
 	path = sql_catalog_unreadable(s->catalog);
 	if (path != NULL) {
+		drop_kept(s);
 		if (*chunk != NULL)
 			s->api->destroy_data_chunk(chunk);
 		*chunk = NULL;
@@ -987,6 +1113,8 @@ sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 		return 0;
 	/* NULL is the end, or an error */
 	error = s->api->result_error(&s->result);
+	if (error != NULL && *error != '\0')
+		drop_kept(s);
 	if (is_cancelled(s))
 		return session_error(s, -ECANCELED, "cancelled");
 	return error == NULL || *error == '\0' ? 0 : engine_error(s, -EIO, error);

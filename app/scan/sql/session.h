@@ -16,6 +16,7 @@
 #ifndef SQL_SESSION_H
 #define SQL_SESSION_H
 
+#include "sql/kept.h"
 #include "sql/statement.h"
 #include "sql/tables.h"
 
@@ -42,6 +43,12 @@ enum sql_form {
 	SQL_SIMPLE,
 };
 
+/** A view that was created. */
+struct sql_view {
+	char *sql;
+	char *deferred; /**< the same for those with the same deferred columns; NULL: with none */
+};
+
 struct sql_session {
 	const struct duckdb_api *api;
 	struct sql_catalog *catalog;
@@ -55,8 +62,14 @@ struct sql_session {
 	uint32_t *type; /**< their types before the conversion: enum duckdb_type, and others */
 	uint64_t nb_columns;
 	bool may_defer; /**< sql_limits.defer */
-	char **stale;	/**< SQL that creates views whose columns are deferred now */
-	size_t nb_stale;
+	struct sql_parser parser;
+	struct sql_view *view; /**< views of the present catalog */
+	size_t nb_views;
+	bool lists_runs;	 /**< the view `runs` was created */
+	struct sql_range *range; /**< of the statement that is prepared */
+	/** executed before, and the present one: `kept.sql` is NULL if it will not be kept */
+	struct sql_kept_list kept_list;
+	struct sql_kept kept;
 	bool *deferred;	  /**< of each column of the result: its values are handles (sql/lists.h) */
 	char error[4096]; /**< reason of the last error */
 	bool cancelled;	  /**< sql_session_cancel() was called, atomic */
@@ -68,6 +81,9 @@ struct sql_session {
  */
 int sql_session_open(struct sql_session *s, const struct duckdb_api *api,
 	struct sql_catalog *catalog, const struct sql_limits *limits);
+
+/** Use another catalog. The statement is ended, and what refers to the catalog before is freed. */
+void sql_session_set_catalog(struct sql_session *s, struct sql_catalog *catalog);
 
 /** Close the engine. The catalog must outlive it. */
 void sql_session_close(struct sql_session *s);

@@ -7,9 +7,14 @@
 #include <string.h>
 #include <strings.h>
 
+#include <jansson.h>
+
 #include "sql/statement.h"
 
+static const char serialize_sql[] = "SELECT json_serialize_sql(CAST($1 AS VARCHAR))";
+
 /*
+ * The same tree as rows, which takes ten times longer: DuckDB plans it again for each statement.
  * Parents have lower numbers than their children. The text is an argument of the table function:
  * a join with a table that has it would copy it into every row.
  */
@@ -44,40 +49,6 @@ static const char *const table_functions[] = {
 	"summary",
 	"unnest",
 };
-
-int
-sql_node_child(const struct sql_statement *s, int node, const char *key)
-{
-	int i;
-
-	if (node < 0)
-		return -1;
-	for (i = s->node[node].child; i >= 0; i = s->node[i].next) {
-		if (strcmp(s->node[i].key, key) == 0)
-			return i;
-	}
-	return -1;
-}
-
-const char *
-sql_node_text(const struct sql_statement *s, int node, const char *key)
-{
-	const int child = sql_node_child(s, node, key);
-
-	return child >= 0 && s->node[child].text != NULL ? s->node[child].text : "";
-}
-
-bool
-sql_node_is(const struct sql_statement *s, int node, const char *key, const char *text)
-{
-	return strcmp(sql_node_text(s, node, key), text) == 0;
-}
-
-bool
-sql_node_is_empty(const struct sql_statement *s, int node)
-{
-	return node < 0 || (s->node[node].child < 0 && s->node[node].text == NULL);
-}
 
 /* Copy a text of a result. @return NULL: the value is null */
 static const char *
@@ -181,39 +152,200 @@ link_nodes(struct sql_statement *s)
 	}
 }
 
+/* Memory of the nodes of a JSON value: what is needed, then what is free. */
+struct arena {
+	struct sql_node *node;
+	size_t nodes;
+	char *text;
+	size_t bytes;
+};
+
+#define NUMBER_TEXT 32 /* bytes of the text of a number or of the index of an array */
+
+/* Count what the nodes of a value need. */
+static void
+json_measure(const json_t *value, struct arena *need)
+{
+	const char *key;
+	json_t *child;
+	size_t i;
+
+	need->nodes++;
+	if (json_is_string(value))
+		need->bytes += json_string_length(value) + 1;
+	else if (json_is_number(value))
+		need->bytes += NUMBER_TEXT;
+	json_object_foreach((json_t *)(uintptr_t)value, key, child)
+	{
+		need->bytes += strlen(key) + 1;
+		json_measure(child, need);
+	}
+	json_array_foreach(value, i, child)
+	{
+		need->bytes += NUMBER_TEXT;
+		json_measure(child, need);
+	}
+}
+
+static const char *
+arena_text(struct arena *a, const char *text)
+{
+	const size_t size = strlen(text) + 1;
+	char *kept = a->text;
+
+	memcpy(kept, text, size);
+	a->text += size;
+	return kept;
+}
+
+/* Append the nodes of a value, parents before children. */
+static void
+json_nodes(
+	struct sql_statement *s, const json_t *value, const char *name, int parent, struct arena *a)
+{
+	const int self = (int)s->nb_nodes++;
+	struct sql_node *n = &a->node[self];
+	char number[NUMBER_TEXT];
+	const char *key;
+	json_t *child;
+	size_t i;
+
+	*n = (struct sql_node){.id = (uint64_t)self,
+		.parent = parent,
+		.child = -1,
+		.next = -1,
+		.last = UINT64_MAX,
+		.key = arena_text(a, name)};
+	if (json_is_string(value)) {
+		n->text = arena_text(a, json_string_value(value));
+	} else if (json_is_integer(value)) {
+		snprintf(
+			number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+		n->text = arena_text(a, number);
+		n->is_integer = true;
+	} else if (json_is_real(value)) {
+		snprintf(number, sizeof(number), "%.17g", json_real_value(value));
+		n->text = arena_text(a, number);
+	} else if (json_is_boolean(value)) {
+		n->text = json_is_true(value) ? "true" : "false";
+	}
+	json_object_foreach((json_t *)(uintptr_t)value, key, child)
+		json_nodes(s, child, key, self, a);
+	json_array_foreach(value, i, child)
+	{
+		snprintf(number, sizeof(number), "%zu", i);
+		json_nodes(s, child, number, self, a);
+	}
+}
+
+/* Take the nodes of a statement's JSON. @return 0; -ENOMEM; -ENOTSUP: it needs take_tree() */
 static int
-take_tree(struct sql_statement *s, const struct duckdb_api *api, duckdb_connection connection,
-	const char *sql, char *error, size_t size)
+take_json(struct sql_statement *s, const char *text, size_t size)
+{
+	json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+	struct arena a = {.bytes = sizeof(char *) + 1};
+	char *block;
+
+	/* integers beyond 64 bits with a sign, deep nesting, texts with \u0000 */
+	if (root == NULL)
+		return -ENOTSUP;
+	json_measure(root, &a);
+	a.node = malloc(a.nodes * sizeof(*a.node));
+	block = malloc(a.bytes);
+	if (a.node == NULL || block == NULL) {
+		json_decref(root);
+		free(a.node);
+		free(block);
+		return -ENOMEM;
+	}
+	memcpy(block, &s->texts, sizeof(char *));
+	s->texts = block;
+	s->node = a.node;
+	a.text = block + sizeof(char *);
+	json_nodes(s, root, "", -1, &a);
+	json_decref(root);
+	link_nodes(s);
+	return 0;
+}
+
+/*
+ * Execute SQL with the statement's text as its parameter.
+ * @param kept  in and out: the prepared SQL; NULL: not prepared yet
+ */
+static int
+analyse(const struct sql_parser *p, const char *sql, duckdb_statement *kept, const char *text,
+	struct duckdb_result *result, char *error, size_t size)
+{
+	const struct duckdb_api *api = p->api;
+
+	if (*kept == NULL && api->prepare(p->connection, sql, kept) != DUCKDB_SUCCESS) {
+		snprintf(error, size, "DuckDB %s cannot analyse statements: %s",
+			api->library_version(), api->prepare_error(*kept));
+		api->destroy_prepare(kept);
+		*kept = NULL;
+		return -ENOSYS;
+	}
+	if (api->bind_varchar_length(*kept, 1, text, strlen(text)) != DUCKDB_SUCCESS) {
+		snprintf(error, size, "the statement is not text in UTF-8");
+		return -EINVAL;
+	}
+	if (api->execute_prepared(*kept, result) != DUCKDB_SUCCESS) {
+		snprintf(error, size, "%s", api->result_error(result));
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Take the nodes of a statement from rows. */
+static int
+take_tree(struct sql_statement *s, const struct sql_parser *p, const char *sql, char *error,
+	size_t size)
 {
 	struct duckdb_result result = {.internal = NULL};
 	duckdb_statement statement = NULL;
 	duckdb_chunk chunk;
-	int ret = -ENOSYS;
+	int ret = analyse(p, tree_sql, &statement, sql, &result, error, size);
 
-	if (api->prepare(connection, tree_sql, &statement) != DUCKDB_SUCCESS) {
-		snprintf(error, size, "DuckDB %s cannot analyse statements: %s",
-			api->library_version(), api->prepare_error(statement));
-		goto out;
-	}
-	ret = -EINVAL;
-	if (api->bind_varchar_length(statement, 1, sql, strlen(sql)) != DUCKDB_SUCCESS) {
-		snprintf(error, size, "the statement is not text in UTF-8");
-		goto out;
-	}
-	if (api->execute_prepared(statement, &result) != DUCKDB_SUCCESS) {
-		snprintf(error, size, "%s", api->result_error(&result));
-		goto out;
-	}
-	ret = 0;
-	while (ret == 0 && (chunk = api->fetch_chunk(result)) != NULL) {
-		ret = take_chunk(s, api, chunk);
-		api->destroy_data_chunk(&chunk);
+	while (ret == 0 && (chunk = p->api->fetch_chunk(result)) != NULL) {
+		ret = take_chunk(s, p->api, chunk);
+		p->api->destroy_data_chunk(&chunk);
 	}
 	link_nodes(s);
-out:
-	api->destroy_result(&result);
-	api->destroy_prepare(&statement);
+	p->api->destroy_result(&result);
+	if (statement != NULL)
+		p->api->destroy_prepare(&statement);
 	return ret;
+}
+
+/* Take the nodes of a statement. */
+static int
+take_nodes(struct sql_statement *s, struct sql_parser *p, const char *sql, char *error, size_t size)
+{
+	struct duckdb_result result = {.internal = NULL};
+	const union duckdb_text *text;
+	duckdb_chunk chunk = NULL;
+	int ret = analyse(p, serialize_sql, &p->serialize, sql, &result, error, size);
+
+	if (ret == 0) {
+		ret = -ENOTSUP;
+		chunk = p->api->fetch_chunk(result);
+	}
+	if (chunk != NULL && p->api->data_chunk_get_size(chunk) == 1) {
+		text = p->api->vector_get_data(p->api->data_chunk_get_vector(chunk, 0));
+		ret = take_json(s, duckdb_text_bytes(text), text->length);
+	}
+	if (chunk != NULL)
+		p->api->destroy_data_chunk(&chunk);
+	p->api->destroy_result(&result);
+	return ret == -ENOTSUP ? take_tree(s, p, sql, error, size) : ret;
+}
+
+void
+sql_parser_close(struct sql_parser *p)
+{
+	if (p->serialize != NULL)
+		p->api->destroy_prepare(&p->serialize);
+	p->serialize = NULL;
 }
 
 /* ------------------------------------------------------------------ ranges of frame numbers */
@@ -705,8 +837,8 @@ sql_statement_explained(const char *sql)
 }
 
 int
-sql_statement_parse(struct sql_statement *s, const struct duckdb_api *api,
-	duckdb_connection connection, const char *sql, char *error, size_t size)
+sql_statement_parse(struct sql_statement *s, struct sql_parser *parser, const char *sql,
+	char *error, size_t size)
 {
 	int ret;
 
@@ -718,7 +850,7 @@ sql_statement_parse(struct sql_statement *s, const struct duckdb_api *api,
 			SQL_STATEMENT_MAX);
 		return -E2BIG;
 	}
-	ret = take_tree(s, api, connection, sql, error, size);
+	ret = take_nodes(s, parser, sql, error, size);
 	if (ret == 0)
 		ret = examine(s, error, size);
 	if (ret == -ENOMEM)

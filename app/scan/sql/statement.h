@@ -4,9 +4,9 @@
  * A parsed statement: whether it may be executed, the tables that it names, and the range of frame
  * numbers that it needs of each.
  *
- * The tree is that of json_serialize_sql() and json_tree() of DuckDB, so it is the engine's own
- * parse. DuckDB's C API does not pass filters to table functions. Therefore the range of a table is
- * taken from the statement:
+ * The tree is that of json_serialize_sql() of DuckDB, so it is the engine's own parse. DuckDB's C
+ * API does not pass filters to table functions. Therefore the range of a table is taken from the
+ * statement:
  *
  * - Terms of WHERE that are joined by AND: `frame` compared with an integer by =, <, <=, > or >=,
  *   BETWEEN two integers, or IN a list of integers. Integers are constants without a cast.
@@ -30,10 +30,12 @@
 #include <stdint.h>
 
 #include "sql/duckdb_api.h"
+#include "sql/node.h"
 
 /**
- * Length of a statement in bytes. The time of json_tree() is quadratic in the length of a list: for
- * one of 40,000 numbers it is 3 s (measured, DuckDB 1.5.6).
+ * Length of a statement in bytes. With integers beyond int64_t, the tree is read by json_tree(),
+ * whose time is quadratic in the length of a list: for one of 40,000 numbers it is 3 s (measured,
+ * DuckDB 1.5.6).
  */
 #define SQL_STATEMENT_MAX (1u << 17)
 
@@ -43,19 +45,6 @@ struct sql_name {
 	const char *schema;  /**< "": none. Of two parts, the first is here: it may be a catalog */
 	const char *table;
 	uint64_t first; /**< frame numbers; first > last: no row is needed */
-	uint64_t last;
-};
-
-/** A node of the parsed tree. */
-struct sql_node {
-	uint64_t id;
-	int parent; /**< index; -1: none */
-	int child;  /**< index of the first child; -1: none */
-	int next;   /**< index of the next child of the parent; -1: none */
-	const char *key;
-	const char *text; /**< value of text, number or boolean; NULL: another kind */
-	bool is_integer;  /**< `text` is an integer */
-	uint64_t first;	  /**< of a table of FROM */
 	uint64_t last;
 };
 
@@ -73,8 +62,16 @@ struct sql_statement {
 	size_t nb_ctes;
 };
 
+/** What parses the statements of a connection. */
+struct sql_parser {
+	const struct duckdb_api *api;
+	duckdb_connection connection;
+	duckdb_statement serialize; /**< prepared by the first statement; NULL: not yet */
+};
+
 /**
  * Parse a statement.
+ * @param parser  of a session; one thread at a time uses it
  * @param error  out, on error: what is wrong, at most `size` bytes
  * @return 0
  *   - -EINVAL: not exactly one SELECT, a syntax error, or a function that is not allowed
@@ -82,22 +79,13 @@ struct sql_statement {
  *   - -ENOSYS: this DuckDB has no json_serialize_sql()
  *   - -ENOMEM
  */
-int sql_statement_parse(struct sql_statement *s, const struct duckdb_api *api,
-	duckdb_connection connection, const char *sql, char *error, size_t size);
+int sql_statement_parse(struct sql_statement *s, struct sql_parser *parser, const char *sql,
+	char *error, size_t size);
+
+/** Free what a parser keeps, before its connection is closed. */
+void sql_parser_close(struct sql_parser *p);
 
 void sql_statement_free(struct sql_statement *s);
-
-/** A child of a node with a key; `node` -1 has none. @return its index; -1: none */
-int sql_node_child(const struct sql_statement *s, int node, const char *key);
-
-/** Text of a child; "" if it has none. */
-const char *sql_node_text(const struct sql_statement *s, int node, const char *key);
-
-/** Whether the text of a child is this one. */
-bool sql_node_is(const struct sql_statement *s, int node, const char *key, const char *text);
-
-/** Whether a node has neither children nor a text, or is -1. */
-bool sql_node_is_empty(const struct sql_statement *s, int node);
 
 /**
  * Length of a statement without the blanks, comments and semicolons at its end. Texts, names and

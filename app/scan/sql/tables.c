@@ -405,8 +405,29 @@ batch_rows(const struct scan_bind *b)
 	return rows;
 }
 
+/* Get the range of a view. */
 static void
-bind(duckdb_bind_info info, struct sql_tables *t, enum arrow_table table)
+view_range(const struct sql_tables *t, enum arrow_table table, const char *run, uint64_t *first,
+	uint64_t *last)
+{
+	bool found = false;
+	size_t i;
+
+	for (i = 0; i < t->nb_ranges; i++) {
+		const struct sql_range *r = &t->range[i];
+
+		if (r->table != table || strcmp(r->run, run) != 0)
+			continue;
+		if (!found || r->first < *first)
+			*first = r->first;
+		if (!found || r->last > *last)
+			*last = r->last;
+		found = true;
+	}
+}
+
+static void
+bind(duckdb_bind_info info, struct sql_tables *t, enum arrow_table table, bool is_view)
 {
 	const struct duckdb_api *api = t->api;
 	struct scan_bind *b = calloc(1, sizeof(*b));
@@ -423,8 +444,8 @@ bind(duckdb_bind_info info, struct sql_tables *t, enum arrow_table table)
 	b->tables = t;
 	b->catalog = t->catalog;
 	b->table = table;
-	b->first = bound(api, info, "first", 0);
-	b->last = bound(api, info, "last", UINT64_MAX);
+	b->first = is_view ? 0 : bound(api, info, "first", 0);
+	b->last = is_view ? UINT64_MAX : bound(api, info, "last", UINT64_MAX);
 	value = api->bind_get_parameter(info, 0);
 	name = api->is_null_value(value) ? NULL : api->get_varchar(value);
 	api->destroy_value(&value);
@@ -433,6 +454,8 @@ bind(duckdb_bind_info info, struct sql_tables *t, enum arrow_table table)
 		ret = -EINVAL;
 	} else {
 		ret = bind_runs(b, name, error, sizeof(error));
+		if (is_view)
+			view_range(t, table, name, &b->first, &b->last);
 		api->free(name);
 	}
 	if (ret < 0) {
@@ -465,13 +488,25 @@ static const struct duckdb_api *bound_api;
 static void
 bind_frames(duckdb_bind_info info)
 {
-	bind(info, bound_api->bind_get_extra_info(info), ARROW_FRAMES);
+	bind(info, bound_api->bind_get_extra_info(info), ARROW_FRAMES, false);
+}
+
+static void
+bind_view_frames(duckdb_bind_info info)
+{
+	bind(info, bound_api->bind_get_extra_info(info), ARROW_FRAMES, true);
 }
 
 static void
 bind_images(duckdb_bind_info info)
 {
-	bind(info, bound_api->bind_get_extra_info(info), ARROW_IMAGES);
+	bind(info, bound_api->bind_get_extra_info(info), ARROW_IMAGES, false);
+}
+
+static void
+bind_view_images(duckdb_bind_info info)
+{
+	bind(info, bound_api->bind_get_extra_info(info), ARROW_IMAGES, true);
 }
 
 static void
@@ -1146,6 +1181,17 @@ function_name(const struct sql_tables *t, enum arrow_table table)
 	return t->catalog != NULL ? arrow_table_name(table) : names[table];
 }
 
+const char *
+sql_tables_view(enum arrow_table table)
+{
+	static const char *const names[] = {
+		[ARROW_FRAMES] = "view_frames",
+		[ARROW_IMAGES] = "view_images",
+	};
+
+	return names[table];
+}
+
 /* Whether a name is that of a file. @param end  out: length of the part with the run's name */
 static bool
 file_table(const char *name, enum arrow_table *table, size_t *end)
@@ -1191,21 +1237,29 @@ replace(duckdb_replacement_info info, const char *name, void *data)
 	t->api->destroy_value(&value);
 }
 
+/* Register a function for a table. @param is_view  of its views */
 static int
-register_table(struct sql_tables *t, duckdb_connection connection, enum arrow_table table)
+register_table(
+	struct sql_tables *t, duckdb_connection connection, enum arrow_table table, bool is_view)
 {
+	static void (*const binds[ARROW_TABLES][2])(duckdb_bind_info) = {
+		[ARROW_FRAMES] = {bind_frames, bind_view_frames},
+		[ARROW_IMAGES] = {bind_images, bind_view_images},
+	};
 	const struct duckdb_api *api = t->api;
 	duckdb_table_function f = api->create_table_function();
 	duckdb_logical_type text = api->create_logical_type(DUCKDB_TYPE_VARCHAR);
 	duckdb_logical_type number = api->create_logical_type(DUCKDB_TYPE_UBIGINT);
 	int ret;
 
-	api->table_function_set_name(f, function_name(t, table));
+	api->table_function_set_name(f, is_view ? sql_tables_view(table) : function_name(t, table));
 	api->table_function_add_parameter(f, text);
-	api->table_function_add_named_parameter(f, "first", number);
-	api->table_function_add_named_parameter(f, "last", number);
+	if (!is_view) {
+		api->table_function_add_named_parameter(f, "first", number);
+		api->table_function_add_named_parameter(f, "last", number);
+	}
 	api->table_function_set_extra_info(f, t, NULL);
-	api->table_function_set_bind(f, table == ARROW_FRAMES ? bind_frames : bind_images);
+	api->table_function_set_bind(f, binds[table][is_view]);
 	api->table_function_set_init(f, init);
 	api->table_function_set_local_init(f, init_thread);
 	api->table_function_set_function(f, function);
@@ -1220,10 +1274,16 @@ register_table(struct sql_tables *t, duckdb_connection connection, enum arrow_ta
 int
 sql_tables_register(struct sql_tables *t, duckdb_database db, duckdb_connection connection)
 {
+	enum arrow_table table;
+
 	bound_api = t->api;
-	if (register_table(t, connection, ARROW_FRAMES) < 0 ||
-		register_table(t, connection, ARROW_IMAGES) < 0)
-		return -EIO;
+	for (table = 0; table < ARROW_TABLES; table++) {
+		if (register_table(t, connection, table, false) < 0)
+			return -EIO;
+		/* without a catalog there are no views */
+		if (t->catalog != NULL && register_table(t, connection, table, true) < 0)
+			return -EIO;
+	}
 	t->api->add_replacement_scan(db, replace, t, NULL);
 	return 0;
 }

@@ -39,6 +39,17 @@ enum sql_fill {
 	SQL_COPY,      /**< memcpy() */
 };
 
+/** Run of a view with the rows of all runs. */
+#define SQL_ALL_RUNS "*"
+
+/** Frame numbers that a statement needs of a view. */
+struct sql_range {
+	enum arrow_table table;
+	const char *run; /**< or SQL_ALL_RUNS */
+	uint64_t first;	 /**< first > last: none */
+	uint64_t last;
+};
+
 /** What the table functions need. It must outlive the database. */
 struct sql_tables {
 	const struct duckdb_api *api;
@@ -47,6 +58,9 @@ struct sql_tables {
 	enum sql_fill fill;
 	/** the statement, whose lists are handles where it permits it; NULL: none are */
 	const struct sql_statement *defer;
+	/** of the views of the statement that is prepared; others have all frames */
+	const struct sql_range *range;
+	size_t nb_ranges;
 	/**
 	 * the result can be split into batches of any size: the bytes of deferred lists do not
 	 * limit the rows of a chunk. Read when rows are
@@ -66,6 +80,12 @@ struct sql_tables {
  * @return 0; -EIO: DuckDB refused it
  */
 int sql_tables_register(struct sql_tables *t, duckdb_database db, duckdb_connection connection);
+
+/**
+ * Name of the function that the view of a table calls with its run: its range is that of the
+ * statement (sql_tables.range). Statements of users must not call it.
+ */
+const char *sql_tables_view(enum arrow_table table);
 
 /** Whether a name in FROM is that of a file, which the replacement scan takes. */
 bool sql_is_file_name(const char *name);

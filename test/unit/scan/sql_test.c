@@ -171,6 +171,9 @@ test_ranges_are_those_of_the_statement(void **state)
 		/* not an integer of 64 bits, or converted first */
 		{"FROM x.frames WHERE frame > 9223372036854775808", 0, ALL},
 		{"FROM x.frames WHERE frame > 18446744073709551616", 0, ALL},
+		/* their trees are read as rows: JSON's integers have 64 bits with a sign */
+		{"FROM x.frames WHERE frame = 5 AND kind < 9223372036854775808", 5, 5},
+		{"FROM x.frames WHERE frame > 7 AND kind < 18446744073709551616", 8, ALL},
 		{"FROM x.frames WHERE frame > 5.5", 0, ALL},
 		{"FROM x.frames WHERE frame > 5::UTINYINT", 0, ALL},
 		{"FROM x.frames WHERE frame > '5'", 0, ALL},
@@ -221,8 +224,8 @@ test_ranges_are_those_of_the_statement(void **state)
 
 	rig_open(&r, dir);
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (sql_statement_parse(
-			    &s, &api, r.session.connection, cases[i].sql, error, sizeof(error)) < 0)
+		if (sql_statement_parse(&s, &r.session.parser, cases[i].sql, error, sizeof(error)) <
+			0)
 			fail_msg("%s: %s", cases[i].sql, error);
 		for (k = 0; k < s.nb_names; k++) {
 			if (strcasecmp(s.name[k].schema, "x") == 0 &&
@@ -1082,6 +1085,85 @@ test_chunks_are_split_and_joined(void **state)
 	rig_close(&r);
 }
 
+/* A statement that is executed again has the same rows, whatever was executed between. */
+static void
+test_statements_are_kept(void **state)
+{
+	static const char *const statements[] = {
+		"SELECT frame, col, value FROM lyso_7.images WHERE frame < 40",
+		"SELECT frame, nnz FROM lyso_7.frames WHERE frame BETWEEN 20 AND 60",
+		/* the same views with other ranges, and with other deferred columns */
+		"SELECT frame, col FROM lyso_7.images WHERE frame > 500 AND len(value) > 0",
+		"SELECT frame, len(col) AS n FROM lyso_7.images WHERE frame = 30",
+		"SELECT frame FROM lyso_7.frames WHERE frame > 500",
+		"SELECT count(*) AS n FROM duckdb_columns() WHERE data_type = 'FLOAT[]'",
+		"SELECT a.frame, value FROM lyso_7.images a JOIN frames b USING (frame) WHERE nnz "
+		"> 5",
+		/* planned again each time */
+		"SELECT value, (now() > '2000-01-01')::INTEGER AS n FROM lyso_7.images WHERE frame "
+		"< 40",
+	};
+	enum {
+		NB = sizeof(statements) / sizeof(statements[0])
+	};
+	char *rows[NB], *same, deferred[NB][64], sql[64], answer[2][64];
+	size_t size[NB], length, i, k;
+	uint64_t batches;
+	struct rig r;
+
+	for (i = 0; i < NB; i++) {
+		rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .defer = true});
+		/* views exist, without deferred columns */
+		want_answer(&r, "SELECT count(value) > 0 FROM lyso_7.images, frames", "true");
+		rows[i] = read_rows(&r, statements[i], 0, &size[i], &batches);
+		(void)sql_session_deferred(&r.session, deferred[i], sizeof(deferred[i]));
+		rig_close(&r);
+	}
+	assert_string_equal(deferred[0], "col, value");
+	assert_string_equal(deferred[2], "col");
+	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .defer = true});
+	want_answer(&r, "SELECT count(value) > 0 FROM lyso_7.images, frames", "true");
+	for (i = 0; i < 2 * NB * NB; i++) {
+		/* each one behind each other one, and behind itself */
+		k = i % 2 == 0 ? i / 2 % NB : (i / 2 / NB + i / 2) % NB;
+		same = read_rows(&r, statements[k], 0, &length, &batches);
+		(void)sql_session_deferred(&r.session, answer[0], sizeof(answer[0]));
+		if (length != size[k] || memcmp(same, rows[k], length) != 0)
+			fail_msg("%s: other rows than at first", statements[k]);
+		assert_string_equal(answer[0], deferred[k]);
+		free(same);
+	}
+	for (i = 0; i < NB; i++)
+		free(rows[i]);
+	/* each execution has its own time, also if the plan is kept */
+	for (i = 0; i < 2; i++) {
+		same = read_rows(&r, "SELECT epoch_us(now()) AS t", 0, &length, &batches);
+		assert_in_range(length, 1, sizeof(answer[i]) - 1);
+		memcpy(answer[i], same, length);
+		free(same);
+	}
+	assert_memory_not_equal(answer[0], answer[1], length);
+	/* their number has a limit */
+	for (i = 0; i < 2 * SQL_KEPT_MAX; i++) {
+		snprintf(sql, sizeof(sql), "SELECT %zu::UBIGINT AS n", i);
+		assert_int_equal(sql_session_execute(&r.session, sql, SQL_NATIVE), 0);
+	}
+	assert_int_equal(r.session.kept_list.nb, SQL_KEPT_MAX);
+	/* the present one is in none of these places */
+	assert_string_equal(r.session.kept.sql, "SELECT 31::UBIGINT AS n");
+	assert_string_equal(r.session.kept_list.entry[0].sql, "SELECT 30::UBIGINT AS n");
+	/* an error is not kept */
+	assert_true(sql_session_execute(&r.session, "SELECT nothing", SQL_NATIVE) < 0);
+	assert_null(r.session.kept.sql);
+	/* their tables are those of the catalog */
+	sql_session_set_catalog(&r.session, &r.catalog);
+	assert_int_equal(r.session.kept_list.nb, 0);
+	want_answer(&r, "SELECT count(*) FROM lyso_7.frames", "300");
+	/* the function of views has the range of the statement */
+	want_error(&r, "FROM view_frames('lyso_7')", -EINVAL, "view_frames: not allowed");
+	rig_close(&r);
+}
+
 /* Bytes of a file that was truncated are not part of a result. */
 static void
 test_a_truncated_file_ends_a_deferred_query(void **state)
@@ -1407,6 +1489,7 @@ main(void)
 		cmocka_unit_test(test_types_of_deferred_columns_are_not_seen),
 		cmocka_unit_test(test_explain_says_which_lists_are_deferred),
 		cmocka_unit_test(test_chunks_are_split_and_joined),
+		cmocka_unit_test(test_statements_are_kept),
 		cmocka_unit_test(test_a_truncated_file_ends_a_deferred_query),
 		cmocka_unit_test(test_wrong_handles_are_refused),
 		cmocka_unit_test(test_parts_of_a_body_are_those_of_the_whole),
