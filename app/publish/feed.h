@@ -94,7 +94,7 @@ struct feed_cursor {
 	int64_t rows_ns; /**< longest time that a batch waits for its rows of `frames` */
 	int event;	 /**< eventfd(2), which is written to when there is more */
 	bool first;	 /**< it has clients that come before those of other outputs; atomic */
-	bool taken;	 /**< feed_next() had nothing after the last batch; atomic */
+	bool taken;	 /**< all images of the last batch were taken; atomic */
 	uint64_t run;	 /**< number of the first run that is not finished */
 	struct {
 		uint64_t run; /**< number of the run + 1; 0: none */

@@ -327,7 +327,10 @@ keep_start(struct output *o)
 		message_clear(&o->begin);
 }
 
-/* A message was freed by the calling thread. */
+/*
+ * A message was freed by the calling thread, so no subscriber has it. There is one exception: the
+ * subscribers that take it have it already, and the queue of another one becomes full.
+ */
 static __thread bool freed;
 /* Messages to workers that ZeroMQ has, and the kernel has not; atomic. */
 static int64_t unsent;

@@ -34,7 +34,9 @@ void recv_feed_stop(void);
 /*
  * Measure the ceilings on this lcore, while recv_feed_run() runs and the receiver does not.
  * @param seconds  of all together
- * @return 0 or -ETIMEDOUT: the replay does not deliver `packets`, the number in the capture
+ * @return 0, or
+ *   - -ETIMEDOUT: the replay does not deliver `packets`, the number in the capture
+ *   - -ENOMEM
  */
 int recv_feed_measure(uint32_t packets, double seconds, struct recv_feed_ceilings *ceilings);
 

@@ -19,6 +19,8 @@ import sys
 import tempfile
 
 import recv_bench
+# recv_bench adds the folder
+from background import eal_folder
 
 MODULES, INTERFACES = 8, 2
 STREAMS = MODULES * INTERFACES
@@ -58,10 +60,11 @@ def megabytes(o):
 
 def command(o, where, huge):
     rx, builder, feed = o.lcores.split(',')
+    prefix = f'braggline_bench_{os.getpid()}'
+    eal_folder(prefix)
     lcores = ','.join(sorted({'0', rx, builder, feed}, key=int))
     c = [program(o.build, 'test/bench/recv_sink_bench'), '--in-memory' if huge else '--no-huge',
-         '-m', str(megabytes(o)), '--no-pci', '--no-telemetry', '--file-prefix',
-         f'braggline_bench_{os.getpid()}', '-l', lcores, '--log-level', '*:error', '--vdev',
+         '-m', str(megabytes(o)), '--no-pci', '--no-telemetry', '--file-prefix', prefix, '-l', lcores, '--log-level', '*:error', '--vdev',
          f'net_replay0,file={where}/in.pcap,align_at=54,loops=0,'
          f'roce={o.frames}:{SLOTS}:{SLOT_BYTES}']
     c += ['--vdev', o.gpu if o.kernel == 'cuda' else 'gpu_host0', '--', '--feed', feed,

@@ -100,7 +100,7 @@ static struct {
 	struct recv_feed_ceilings ceilings[BENCH_ROUNDS_MAX]; /* frames/s */
 	bool alone;					      /* no other program uses the CPUs */
 	bool ending; /* frames that are open at the end of the run are incomplete */
-	bool failed;
+	bool failed; /* no frame came in a window, or the run did not end */
 } it = {.seconds = 5, .rounds = 1, .period = 64, .feed = RTE_MAX_LCORE};
 
 static bool
@@ -248,6 +248,7 @@ measure(uint32_t round)
 	drain_for(it.seconds);
 	taken = (double)(rte_get_tsc_cycles() - begin) / rte_get_tsc_hz();
 	it.rate[round] = (it.frames - frames) / taken;
+	it.failed |= it.frames == frames;
 	it.gigabytes[round] = (it.bytes - bytes) / taken / 1e9;
 }
 
@@ -257,6 +258,7 @@ sink(void *arg)
 	const struct builder_command end = {.order = BUILDER_END};
 	const uint64_t hz = rte_get_tsc_hz();
 	uint64_t begin;
+	bool posted;
 
 	drain_for(1);
 	/* the first frames may wait for [frames] stream_timeout_ms */
@@ -276,12 +278,13 @@ sink(void *arg)
 			set_alone(false);
 	}
 	it.ending = true;
-	it.failed = builder_post(it.pipeline.builder, &end) != 0;
+	posted = builder_post(it.pipeline.builder, &end) == 0;
 	begin = rte_get_tsc_cycles();
-	while (!it.failed && !builder_is_idle(it.pipeline.builder)) {
+	while (posted && !builder_is_idle(it.pipeline.builder)) {
 		drain();
-		it.failed = rte_get_tsc_cycles() - begin > END_SECONDS * hz;
+		posted = rte_get_tsc_cycles() - begin <= END_SECONDS * hz;
 	}
+	it.failed |= !posted;
 	while (drain() > 0)
 		continue;
 	recv_feed_stop();
@@ -388,7 +391,7 @@ measure_ceilings(void)
 	}
 	recv_feed_stop();
 	rte_eal_mp_wait_lcore();
-	if (ret != 0)
+	if (ret == -ETIMEDOUT)
 		fprintf(stderr,
 			"recv_sink_bench: found no %u packets of %u frames in the capture; "
 			"check --period\n",
@@ -484,6 +487,9 @@ parse(int argc, char **argv, struct config_source *source)
 		default:
 			return -1;
 		}
+	/* without a feed images are compared, which these gangs do not make */
+	if (it.null_gangs && !is_fed())
+		return -1;
 	if (it.rounds < 1 || it.rounds > BENCH_ROUNDS_MAX ||
 		(it.rounds > 1 && it.seconds > BENCH_WINDOW_MAX))
 		return -1;
@@ -542,6 +548,13 @@ main(int argc, char **argv)
 	}
 	if (eal_start("recv_sink_bench", argc, argv, own) < 0)
 		return EXIT_FAILURE;
+	if (is_fed() && (!rte_lcore_is_enabled(it.feed) || it.feed == rte_get_main_lcore())) {
+		fprintf(stderr,
+			"recv_sink_bench: --feed %u: expected an lcore of -l that is not the main one, %u\n",
+			it.feed, rte_get_main_lcore());
+		eal_end();
+		return EXIT_FAILURE;
+	}
 	config = config_open(&source);
 	if (config != NULL && settings_read(&it.settings, &it.egress, config) == 0)
 		status = run(&way, &cpus);

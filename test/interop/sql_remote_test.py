@@ -312,6 +312,11 @@ def main():
             damaged(pair, arrow_write)
             causes = telemetry.get('scan')
             want(causes['refused_key'] == 2 and causes['queries_cancelled'] >= 1, causes)
+            # the server notices after some seconds that clients were killed
+            end = time.monotonic() + 60
+            while causes['pull_bytes_current'] != 0 and time.monotonic() < end:
+                time.sleep(.1)
+                causes = telemetry.get('scan')
             want(causes['pull_bytes_current'] == 0, 'of clients that were killed', causes)
             want(pair.server.poll() is None, 'the server has ended:', pair.said().decode())
             server_ends(pair)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Colours of values in images. The position of a value v in the colour scale is (log(1 + v) / log(1
- * + top)) ^ 0.7, so that both single photons and strong peaks are visible. Any thread.
+ * Colours of values in images. The position of a value v in the colour scale is
+ * (log(1 + v) / log(1 + top)) ^ 0.7, so that both single photons and strong peaks are visible. Any
+ * thread.
  */
 #ifndef COLOURS_H
 #define COLOURS_H

@@ -36,6 +36,8 @@ int
 telemetry_table_serve(const struct telemetry_command *commands, uint32_t n, const char *cmd,
 	const char *params, struct rte_tel_data *d)
 {
+	char message[RTE_TEL_MAX_STRING_LEN];
+
 	for (uint32_t i = 0; i < n; i++) {
 		const struct telemetry_command *c = &commands[i];
 
@@ -45,7 +47,9 @@ telemetry_table_serve(const struct telemetry_command *commands, uint32_t n, cons
 			return c->callback(cmd, params, d);
 		rte_tel_data_start_dict(d);
 		rte_tel_data_add_dict_int(d, "result", -EINVAL);
-		rte_tel_data_add_dict_string(d, "message", "takes no parameters");
+		snprintf(message, sizeof(message),
+			"takes no parameters; /help,%s describes the command", cmd);
+		rte_tel_data_add_dict_string(d, "message", message);
 		return 0;
 	}
 	return -ENOENT;
@@ -54,17 +58,19 @@ telemetry_table_serve(const struct telemetry_command *commands, uint32_t n, cons
 int
 telemetry_table_register(const struct telemetry_command *commands, uint32_t n, telemetry_cb serve)
 {
+	int first = 0;
+
 	for (uint32_t i = 0; i < n; i++) {
 		const int ret =
 			rte_telemetry_register_cmd(commands[i].path, serve, commands[i].help);
 
-		if (ret != 0) {
-			rte_log(RTE_LOG_ERR, table_logtype, "telemetry: %s: %s\n", commands[i].path,
-				strerror(-ret));
-			return ret;
-		}
+		if (ret == 0)
+			continue;
+		rte_log(RTE_LOG_ERR, table_logtype, "telemetry: %s: %s\n", commands[i].path,
+			strerror(-ret));
+		first = first == 0 ? ret : first;
 	}
-	return 0;
+	return first;
 }
 
 void

@@ -29,7 +29,8 @@ int telemetry_table_serve(const struct telemetry_command *commands, uint32_t n, 
 /**
  * Register all commands of a table.
  * @param serve  the callback, which calls telemetry_table_serve()
- * @return 0, or -errno for the first one that failed, which is logged
+ * @return 0, or -errno of the first one that failed. Each failure is logged, and the others are
+ * registered
  */
 int telemetry_table_register(
 	const struct telemetry_command *commands, uint32_t n, telemetry_cb serve);

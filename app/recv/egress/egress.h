@@ -28,9 +28,6 @@
  *    the first of those handed over, and the ledger counts the frames of the others, at most 63
  *    batches, as lost at restart. The bytes of any other room are free space.
  *
- * Gangs that write to the journal directly can use parts of the writer's open room: a room is plain
- * memory until the writer fills it, and the device can access the whole journal.
- *
  * Settings: [egress] in README.rst.
  */
 #ifndef EGRESS_H

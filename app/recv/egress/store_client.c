@@ -1299,7 +1299,7 @@ send_status(struct store_client *s)
 }
 
 /*
- * Whether batches became in doubt during this connection: this store kept its copies, because those
+ * Whether batches came to be in doubt during this connection: this store kept its copies, because those
  * in the journal are damaged, and then another store proved to have sound copies.
  */
 static bool

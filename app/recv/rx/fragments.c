@@ -5,7 +5,7 @@
  * Pixels are copied from receive buffers into the ring. A pointer to them would save the copy, but
  * a tile of 8,192 bytes is in three fragments that do not end at a row, so that the pointer table
  * would need parts of different sizes. Buffers would also be in use until the gangs have read them:
- * each frame in process would reduce the number of posted receives, and a receiver without posted
+ * each frame in progress would reduce the number of posted receives, and a receiver without posted
  * receives loses packets. Gangs read the ring in the same way as with transport `write`.
  *
  * The RX role is the only writer of the ring. Unlike a device it does not lap it: a message waits

@@ -259,7 +259,7 @@ note_pulls(struct scan_client *c, const struct scan_data *m)
 	while ((bytes = scan_record_next(m, &at, &r)) != NULL) {
 		if (r.kind != SCAN_PULLED)
 			continue;
-		if (c->nb_pulls - c->nb_freed == SCAN_PARTS || r.length > c->config.slot_bytes)
+		if (c->nb_pulls - c->nb_freed >= SCAN_PARTS || r.length > c->config.slot_bytes)
 			return false;
 		memcpy(&p, bytes, sizeof(p));
 		c->pull[c->nb_pulls++ % PULLS] =
@@ -336,6 +336,10 @@ on_written(void *arg, uint32_t imm)
 {
 	struct scan_client *c = arg;
 
+	if (c->config.pull) {
+		broken(c, SCAN_REASON_ORDER);
+		return;
+	}
 	pthread_mutex_lock(&c->lock);
 	c->written[c->nb_written++ % SCAN_SLOTS_MAX] = imm;
 	wake_caller(c);

@@ -156,7 +156,7 @@ struct scan_grant {
 	 * size of a part
 	 */
 	uint32_t slot_bytes;
-	uint32_t nb; /**< 1 to SCAN_SLOTS_MAX */
+	uint32_t nb; /**< 1 to SCAN_SLOTS_MAX; 0 with SCAN_PULL */
 	uint32_t rkey;
 	uint32_t reserved;
 };

@@ -42,7 +42,7 @@ struct scan_worker {
 	bool stopping;
 	bool ended; /* the thread will not use the worker any more */
 	bool running;
-	struct scan_times times; /* of the present query */
+	struct scan_times times; /* of the present query; the thread's own while it runs */
 	bool opened;		 /* `session` may be interrupted */
 	enum scan_end end;
 	char *sql;

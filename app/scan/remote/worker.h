@@ -5,7 +5,7 @@
  * and turns their results into messages and into bodies in registered memory. It is no lcore.
  *
  * The lcore of the server gives it statements and the client's credits, and takes its output with
- * scan_worker_next(). A thread whose client gives no credit waits, and so does its query. Functions
+ * scan_worker_peek(). A thread whose client gives no credit waits, and so does its query. Functions
  * are for the lcore of the server, which they do not block, except where noted.
  */
 #ifndef SCAN_WORKER_H

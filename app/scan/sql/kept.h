@@ -10,8 +10,13 @@
 
 #include "sql/statement.h"
 
-#define SQL_KEPT_MAX   16   /**< statements of a session; the one that was not used longest goes */
-#define SQL_KEPT_BYTES 4096 /**< longest text. The memory of a plan grows with its text */
+#define SQL_KEPT_MAX   16   /**< statements of a session; the least recently used one is freed */
+#define SQL_KEPT_BYTES 4096 /**< longest text */
+/**
+ * Most CPU time of an execution, ns. A plan has constants that were computed, and tables of its last
+ * execution: all of this memory takes time to write, and is not freed before the plan is.
+ */
+#define SQL_KEPT_NS 10000000
 
 /** A prepared statement, and what its executions need. */
 struct sql_kept {

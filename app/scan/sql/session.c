@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "sql/quoted.h"
 #include "sql/session.h"
@@ -157,10 +158,29 @@ sql_session_open(struct sql_session *s, const struct duckdb_api *api, struct sql
 	return 0;
 }
 
+static uint64_t
+cpu_time(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Do not keep the present statement. */
+static void
+drop_kept(struct sql_session *s)
+{
+	free(s->kept.sql);
+	s->kept.sql = NULL;
+}
+
 /* End the statement. It is kept if `kept.sql` is set. */
 static void
 close_result(struct sql_session *s)
 {
+	if (s->cost > SQL_KEPT_NS)
+		drop_kept(s);
 	if (s->has_result)
 		s->api->destroy_result(&s->result);
 	s->has_result = false;
@@ -179,14 +199,6 @@ close_result(struct sql_session *s)
 	s->type = NULL;
 	s->deferred = NULL;
 	s->nb_columns = 0;
-}
-
-/* Do not keep the present statement. */
-static void
-drop_kept(struct sql_session *s)
-{
-	free(s->kept.sql);
-	s->kept.sql = NULL;
 }
 
 static void
@@ -312,8 +324,12 @@ find_view(struct sql_session *s, const struct sql_name *n, struct view *v)
 		return ret;
 	v->name.catalog = MEMORY_DATABASE;
 	v->name.table = arrow_table_name(v->table);
-	if (!is_reserved(n->schema) && n->schema[0] != '\0')
+	if (!is_reserved(n->schema) && n->schema[0] != '\0') {
+		/* one view for all spellings, which are the same name in SQL */
+		if (v->run != NULL)
+			v->name.schema = v->run->name;
 		return v->run != NULL;
+	}
 	if (v->run != NULL && n->schema[0] != '\0')
 		return session_error(s, -EINVAL,
 			"%s.%s: expected the name of a run or of a schema, found a run with the "
@@ -487,7 +503,7 @@ is_run_list(const struct sql_name *n)
 }
 
 /*
- * Have each view that the statement names. Its range covers all of its names. Names of
+ * Create each view that the statement names, unless it exists. Its range covers all of its names. Names of
  * other tables are those of WITH, or of DuckDB's own ones: these may show the types of views, so
  * nothing is deferred.
  */
@@ -1029,7 +1045,7 @@ execute_kept(struct sql_session *s)
 	s->type = k->type;
 	s->deferred = k->deferred;
 	s->nb_columns = k->nb_columns;
-	/* DuckDB plans it again if a view was replaced, or if it has a function such as now() */
+	/* DuckDB plans it again if it has a function such as now() */
 	s->tables.defer = k->defers ? &k->parsed : NULL;
 	ret = create_views(s, &k->parsed);
 	return ret == 0 ? start(s) : ret;
@@ -1062,20 +1078,44 @@ is_cancelled(const struct sql_session *s)
 	return __atomic_load_n(&s->cancelled, __ATOMIC_ACQUIRE);
 }
 
+/* Whether the last error can be due to the statements that are kept. */
+static bool
+is_of_kept(const struct sql_session *s, bool kept)
+{
+	return kept || (s->kept_list.nb > 0 && strstr(s->error, "Out of Memory") != NULL);
+}
+
+/* Execute a statement that is kept, or else a new one. */
+static int
+execute_any(struct sql_session *s, const char *sql, enum sql_form form)
+{
+	const bool kept = form == SQL_NATIVE && sql_kept_take(&s->kept_list, sql, &s->kept);
+	int ret;
+
+	ret = kept ? execute_kept(s) : execute(s, sql, form);
+	if (ret == 0 || is_cancelled(s) || !is_of_kept(s, kept))
+		return ret;
+	drop_kept(s);
+	close_result(s);
+	sql_kept_clear(&s->kept_list, s->api);
+	s->error[0] = '\0';
+	sql_lists_clear(&s->tables.lists);
+	return execute(s, sql, form);
+}
+
 int
 sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
 {
+	uint64_t begin;
 	int ret;
 
 	close_result(s);
 	s->error[0] = '\0';
 	sql_lists_clear(&s->tables.lists);
-	if (is_cancelled(s))
-		ret = -ECANCELED;
-	else if (form == SQL_NATIVE && sql_kept_take(&s->kept_list, sql, &s->kept))
-		ret = execute_kept(s);
-	else
-		ret = execute(s, sql, form);
+	begin = cpu_time();
+	s->cost = 0;
+	ret = is_cancelled(s) ? -ECANCELED : execute_any(s, sql, form);
+	s->cost = cpu_time() - begin;
 	/* the statement is bound: rows are read without these */
 	s->tables.defer = NULL;
 	forget_ranges(s);
@@ -1097,9 +1137,11 @@ sql_session_unreadable(struct sql_session *s, const char *path)
 int
 sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 {
+	const uint64_t begin = cpu_time();
 	const char *error, *path;
 
 	*chunk = s->api->fetch_chunk(s->result);
+	s->cost += cpu_time() - begin;
 	/* the rows were read before they came, so zeros in place of a file are not returned */
 	path = sql_catalog_unreadable(s->catalog);
 	if (path != NULL) {

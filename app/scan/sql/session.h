@@ -70,6 +70,7 @@ struct sql_session {
 	/** executed before, and the present one: `kept.sql` is NULL if it will not be kept */
 	struct sql_kept_list kept_list;
 	struct sql_kept kept;
+	uint64_t cost;	  /**< CPU time of this thread for the present statement, ns */
 	bool *deferred;	  /**< of each column of the result: its values are handles (sql/lists.h) */
 	char error[4096]; /**< reason of the last error */
 	bool cancelled;	  /**< sql_session_cancel() was called, atomic */

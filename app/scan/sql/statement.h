@@ -33,8 +33,8 @@
 #include "sql/node.h"
 
 /**
- * Length of a statement in bytes. With integers beyond int64_t, the tree is read by json_tree(),
- * whose time is quadratic in the length of a list: for one of 40,000 numbers it is 3 s (measured,
+ * Length of a statement in bytes. With numbers of the user beyond int64_t, the tree is read by
+ * json_tree(), whose time is quadratic in the length of a list: for one of 40,000 numbers it is 3 s (measured,
  * DuckDB 1.5.6).
  */
 #define SQL_STATEMENT_MAX (1u << 17)
@@ -62,7 +62,7 @@ struct sql_statement {
 	size_t nb_ctes;
 };
 
-/** What parses the statements of a connection. */
+/** Parser of the statements of a connection. */
 struct sql_parser {
 	const struct duckdb_api *api;
 	duckdb_connection connection;

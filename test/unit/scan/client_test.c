@@ -36,6 +36,7 @@ enum deed {
 	DEED_TOO_LONG,	 /* a part that is longer than a slot */
 	DEED_WRONG_WAY,	 /* parts in another way than granted */
 	DEED_WRONG_KEY,	 /* a part that cannot be read */
+	DEED_WRITTEN,	 /* it writes to a client that reads: no bytes, with an immediate */
 	DEED_VANISH,	 /* it closes the connection */
 	DEED_READ_AHEAD, /* parts that nobody waits for: a client frees them all the same */
 };
@@ -126,6 +127,9 @@ answer_query(uint32_t cursor)
 	case DEED_WRONG_KEY:
 		put_part(&m.m, SCAN_PULLED, 64, addr, rkey ^ 0x5a5a5a);
 		break;
+	case DEED_WRITTEN:
+		assert_int_equal(xfer_qp_write(&server.link, 0, NULL, 0, 0, 0, &cursor), 0);
+		return;
 	case DEED_VANISH:
 		server.lost = true;
 		return;
@@ -327,6 +331,17 @@ wrong_parts(void **state)
 	assert_int_equal(job.again, -EPIPE);
 }
 
+/* No immediate may come to a client that reads: it counts the parts that it has read. */
+static void
+written(void **state)
+{
+	run(DEED_WRITTEN, true);
+	assert_int_equal(job.schema, EPIPE);
+	assert_string_equal(job.state, "08P01");
+	assert_int_equal(job.again, -EPIPE);
+	assert_int_equal(server.freed, 0);
+}
+
 /* A body comes in the way that the client has granted. */
 static void
 wrong_way(void **state)
@@ -438,6 +453,7 @@ main(void)
 		"--log-level=braggline.*:error"};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(wrong_parts),
+		cmocka_unit_test(written),
 		cmocka_unit_test(wrong_way),
 		cmocka_unit_test(wrong_key),
 		cmocka_unit_test(lost),

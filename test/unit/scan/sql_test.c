@@ -1152,9 +1152,18 @@ test_statements_are_kept(void **state)
 	/* the present one is in none of these places */
 	assert_string_equal(r.session.kept.sql, "SELECT 31::UBIGINT AS n");
 	assert_string_equal(r.session.kept_list.entry[0].sql, "SELECT 30::UBIGINT AS n");
+	/* the plan has the constant, which is 16 MB */
+	want_answer(&r, "SELECT len(range(2000000))", "2000000");
+	assert_int_equal(sql_session_execute(&r.session, "SELECT 1 AS n", SQL_NATIVE), 0);
+	assert_string_not_equal(r.session.kept_list.entry[0].sql, "SELECT len(range(2000000))");
 	/* an error is not kept */
 	assert_true(sql_session_execute(&r.session, "SELECT nothing", SQL_NATIVE) < 0);
 	assert_null(r.session.kept.sql);
+	/* a run has one view, however its name is written */
+	want_answer(&r, "SELECT count(*) FROM lyso_7.frames", "300");
+	k = r.session.nb_views;
+	want_answer(&r, "SELECT count(*) FROM LYSO_7.frames", "300");
+	assert_int_equal(r.session.nb_views, k);
 	/* their tables are those of the catalog */
 	sql_session_set_catalog(&r.session, &r.catalog);
 	assert_int_equal(r.session.kept_list.nb, 0);

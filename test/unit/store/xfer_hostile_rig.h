@@ -13,14 +13,15 @@
 #define STORE_STATION	1 /* the receiver is station 0 */
 #define HOSTILE_STATION 2
 
+extern unsigned int hostile_kept; /* batches that the receiver beside them has kept */
+
 extern uint64_t hostile_passed_ms; /* added to the clock of everything but the network */
+
 /* Stop the clock of everything but the network: a busy machine makes nothing late then. */
 void hostile_stop_clock(void);
 
 /* The clock goes on from where it was stopped. */
 void hostile_start_clock(void);
-
-extern unsigned int hostile_kept; /* batches that the receiver beside them has kept */
 
 /* Start a store, and a receiver that is connected and sends continuously. */
 void hostile_begin(void);

@@ -57,6 +57,7 @@ struct roce_poll_group {
 	unsigned int nb_groups;
 	bool held;	    /**< a queue pair waits until the port frees sent frames */
 	bool reads_payload; /**< the CRC of the last packet of a queue pair was checked */
+	uint64_t checked;   /**< bytes of the packets of this burst whose CRC was checked */
 	struct roce_prefetch prefetch; /**< of payloads that are read */
 	bool streamed; /**< payload was written with non-temporal stores, without a fence since */
 

@@ -4,7 +4,7 @@
 
 /**
  * @file
- * Whether a poll group prefetches payloads whose CRC it checks.
+ * The choice of a poll group to prefetch payloads whose CRC it checks, or not to.
  *
  * It depends on the CPU and on where the port writes packets. With payloads in the L3 cache of a
  * Zen 4, prefetches cost a fifth of the packet rate, because its hardware prefetchers are faster;
@@ -12,8 +12,9 @@
  * poll group tries both, and repeats it from time to time, because the place of payloads may
  * change.
  *
- * Only bursts with ROCE_PREFETCH_MIN bytes count. The least cycles a byte of each way are compared:
- * interrupts and other programs only add cycles.
+ * Only bursts with ROCE_PREFETCH_MIN bytes count, and only if the CRC of all their packets was
+ * checked. The least cycles a byte of each way are compared: interrupts and other programs only add
+ * cycles.
  */
 
 #include <stdbool.h>
@@ -27,15 +28,15 @@
 struct roce_prefetch {
 	bool off;	/**< payloads are not prefetched now */
 	uint32_t burst; /**< in the period */
-	uint32_t least
-		[2]; /**< least cycles of 4,096 bytes in this trial; with and without; 0: none */
+	/** least cycles of 4,096 bytes in this trial, with and without; 0: none */
+	uint32_t least[2];
 };
 
 /**
  * Take the time of a burst. Its payloads were prefetched unless `off`.
  *
  * @param cycles TSC cycles that the burst took
- * @param bytes of its packets
+ * @param bytes of its packets, whose CRC was checked
  */
 static inline void
 roce_prefetch_update(struct roce_prefetch *p, uint64_t cycles, uint64_t bytes)

@@ -192,6 +192,7 @@ is_welcome(struct roce_poll_group *pg, const struct roce_qp *qp, const struct ro
 		return false;
 	}
 	pg->reads_payload = !qp->trust;
+	pg->checked += !qp->trust ? pkt->m->pkt_len : 0;
 	if (!qp->trust && !roce_packet_check(pkt)) {
 		roce_count(pg, ROCE_RX_ICRC);
 		return false;
@@ -331,11 +332,12 @@ roce_poll_group_rx(
 	struct roce_packet pkt;
 	unsigned int i, done = 0;
 	uint64_t begin, bytes = 0;
-	bool taken;
+	bool taken, chained = false;
 
 	if (n == 0)
 		return;
 	begin = rte_rdtsc();
+	pg->checked = 0;
 	prefetch(m, n);
 	prefetch_payload(pg, m[0]);
 	for (i = 0; i < n; i++) {
@@ -343,6 +345,7 @@ roce_poll_group_rx(
 		if (i + 1 < n)
 			prefetch_payload(pg, m[i + 1]);
 		bytes += m[i]->pkt_len;
+		chained |= m[i]->nb_segs > 1;
 		kind = roce_packet_parse(m[i], &pkt);
 		if (unlikely(pkt.vlan != vlan)) {
 			taken = foreign(pg, &pkt, kind, from, ROCE_RX_VLAN);
@@ -371,6 +374,7 @@ roce_poll_group_rx(
 			m[done++] = m[i];
 	}
 	rte_pktmbuf_free_bulk(m, done);
-	if (pg->reads_payload)
+	/* payloads of chains are always prefetched; others may not have been read */
+	if (pg->checked == bytes && !chained)
 		roce_prefetch_update(&pg->prefetch, rte_rdtsc() - begin, bytes);
 }
