@@ -550,7 +550,8 @@ main(int argc, char **argv)
 		return EXIT_FAILURE;
 	if (is_fed() && (!rte_lcore_is_enabled(it.feed) || it.feed == rte_get_main_lcore())) {
 		fprintf(stderr,
-			"recv_sink_bench: --feed %u: expected an lcore of -l that is not the main one, %u\n",
+			"recv_sink_bench: --feed %u: expected an lcore of -l that is not "
+			"the main one, %u\n",
 			it.feed, rte_get_main_lcore());
 		eal_end();
 		return EXIT_FAILURE;
