@@ -503,9 +503,9 @@ is_run_list(const struct sql_name *n)
 }
 
 /*
- * Create each view that the statement names, unless it exists. Its range covers all of its names. Names of
- * other tables are those of WITH, or of DuckDB's own ones: these may show the types of views, so
- * nothing is deferred.
+ * Create each view that the statement names, unless it exists. Its range covers all of its names.
+ * Names of other tables are those of WITH, or of DuckDB's own ones: these may show the types of
+ * views, so nothing is deferred.
  */
 static int
 create_views(struct sql_session *s, const struct sql_statement *parsed)

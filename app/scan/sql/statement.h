@@ -34,8 +34,8 @@
 
 /**
  * Length of a statement in bytes. With numbers of the user beyond int64_t, the tree is read by
- * json_tree(), whose time is quadratic in the length of a list: for one of 40,000 numbers it is 3 s (measured,
- * DuckDB 1.5.6).
+ * json_tree(), whose time is quadratic in the length of a list: for one of 40,000 numbers it is 3 s
+ * (measured, DuckDB 1.5.6).
  */
 #define SQL_STATEMENT_MAX (1u << 17)
 
