@@ -169,8 +169,8 @@ adopt_spilled(struct journal *journal, struct spill *spill, uint64_t *in_files)
 			continue;
 		/*
 		 * Include runs whose batches were not counted. A receiver without [egress] spill
-		 * removed the records of batches in doubt, or reconcile released them. These batches would
-		 * hide others that are imported.
+		 * removed the records of batches in doubt, or reconcile released them. These
+		 * batches would hide others that are imported.
 		 */
 		if (!spilled[i] && run.spilled == 0 &&
 			(a->spill == NULL || !spill_was(a->spill, &run)))

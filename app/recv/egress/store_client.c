@@ -1299,8 +1299,8 @@ send_status(struct store_client *s)
 }
 
 /*
- * Whether batches came to be in doubt during this connection: this store kept its copies, because those
- * in the journal are damaged, and then another store proved to have sound copies.
+ * Whether batches came to be in doubt during this connection: this store kept its copies, because
+ * those in the journal are damaged, and then another store proved to have sound copies.
  */
 static bool
 store_client_has_doubts(const struct store_client *s)
