@@ -343,17 +343,6 @@ use_rdma(struct options *o, int argc, char **argv, int own)
 	return ret;
 }
 
-static bool
-is_identity(const char *text)
-{
-	char name[XFER_NAME_BYTES] = "";
-
-	if (strlen(text) >= sizeof(name))
-		return false;
-	memcpy(name, text, strlen(text));
-	return xfer_name_check(name);
-}
-
 /* Check the options of --serve and --connect. @param nb  number of directories and files */
 static int
 check_remote(struct options *o, char *const *path, int nb)
@@ -388,7 +377,7 @@ check_remote(struct options *o, char *const *path, int nb)
 			"--connect requires --identity NAME: the user's name in the keyring of "
 			"the server, as in [receiver NAME]",
 			"");
-	if (!is_identity(o->client.identity))
+	if (!xfer_name_check_text(o->client.identity))
 		return usage(
 			"--identity: expected 1 to 63 letters, digits, '-', '_' and '.', without "
 			"'.' at the beginning, found ",

@@ -115,6 +115,16 @@ xfer_name_check(const char name[XFER_NAME_BYTES])
 	return all_zero(name + len, XFER_NAME_BYTES - len);
 }
 
+bool
+xfer_name_check_text(const char *text)
+{
+	char name[XFER_NAME_BYTES] = "";
+
+	/* a name that is too long has no terminator, and is refused */
+	memcpy(name, text, strnlen(text, sizeof(name)));
+	return xfer_name_check(name);
+}
+
 static bool
 check_auth(const struct xfer_auth_request *m)
 {

@@ -51,6 +51,9 @@ enum xfer_reason xfer_msg_check(
  */
 bool xfer_name_check(const char name[XFER_NAME_BYTES]);
 
+/** Check a name that ends with a zero, of any length, in the same way. */
+bool xfer_name_check_text(const char *text);
+
 /** The memory of a slot. */
 struct xfer_slot {
 	uint64_t metadata; /**< address */

@@ -17,17 +17,6 @@
 
 #define ROUND_MS 5
 
-static bool
-is_name(const char *text)
-{
-	char name[XFER_NAME_BYTES] = "";
-
-	if (strlen(text) >= sizeof(name))
-		return false;
-	strcpy(name, text);
-	return xfer_name_check(name);
-}
-
 void
 egress_settings_read(struct egress_settings *s, struct config *c)
 {
@@ -61,7 +50,7 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 	}
 	if (s->stores == NULL)
 		config_complain(c, "egress", "stores", "is required: ADDRESS[:PORT],...");
-	if (s->identity == NULL || !is_name(s->identity))
+	if (s->identity == NULL || !xfer_name_check_text(s->identity))
 		config_complain(c, "egress", "identity",
 			"is required: the NAME of [receiver NAME] in the stores' keyrings: "
 			"letters, digits, '-', '_', '.'");
