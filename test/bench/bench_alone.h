@@ -18,6 +18,12 @@
 bool bench_alone_begin(void);
 void bench_alone_end(void);
 
+/*
+ * The same for all threads that the process has now, or back. The calling thread gets the higher
+ * priority: it has little to do, and the others poll. @return false: not permitted
+ */
+bool bench_alone_process(bool alone);
+
 /* Does the host have this much free memory in huge pages? */
 bool bench_huge_pages(unsigned int mib);
 

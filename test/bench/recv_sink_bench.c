@@ -8,7 +8,6 @@
  * With --feed another lcore polls the replay (recv_feed.h), and the rate is compared with what an
  * lcore can do at most with the same packets.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -107,32 +106,6 @@ static bool
 is_fed(void)
 {
 	return it.feed != RTE_MAX_LCORE;
-}
-
-/*
- * Give all threads of this process a real-time priority, or the normal one. That of the caller is
- * the higher one: it has little to do, and lcores poll.
- */
-static void
-set_alone(bool alone)
-{
-	DIR *tasks = opendir("/proc/self/task");
-	struct dirent *task;
-	bool done = tasks != NULL;
-
-	while (tasks != NULL && (task = readdir(tasks)) != NULL) {
-		const pid_t tid = (pid_t)strtol(task->d_name, NULL, 10);
-		const struct sched_param p = {.sched_priority = !alone ? 0
-				: tid == gettid()		       ? 2
-								       : 1};
-
-		if (tid > 0)
-			done &= sched_setscheduler(tid, alone ? SCHED_FIFO : SCHED_OTHER, &p) == 0;
-	}
-	if (tasks != NULL)
-		closedir(tasks);
-	if (alone)
-		it.alone = done;
 }
 
 /* Decode the chunk in it.image, and compare it with the first of the same frame of the capture. */
@@ -269,13 +242,13 @@ sink(void *arg)
 	for (uint32_t i = 0; i < it.rounds; i++) {
 		if (it.rounds > 1) {
 			drain_for(BENCH_WINDOW_MAX);
-			set_alone(true);
+			it.alone = bench_alone_process(true);
 			/* until all are at their rate */
 			drain_for(0.02);
 		}
 		measure(i);
 		if (it.rounds > 1)
-			set_alone(false);
+			(void)bench_alone_process(false);
 	}
 	it.ending = true;
 	posted = builder_post(it.pipeline.builder, &end) == 0;
@@ -381,11 +354,11 @@ measure_ceilings(void)
 
 		if (it.rounds > 1) {
 			bench_alone_rest();
-			set_alone(true);
+			it.alone = bench_alone_process(true);
 		}
 		ret = recv_feed_measure(it.period * frame_packets(), it.seconds, c);
 		if (it.rounds > 1)
-			set_alone(false);
+			(void)bench_alone_process(false);
 		c->ring /= frame_packets();
 		c->crc /= frame_packets();
 	}
