@@ -199,7 +199,7 @@ test_others_wait_for_the_first(void **state)
 	expect_images(&serial, 1, 0, ROWS - 1);
 	expect(&serial, FEED_WAIT, 0);
 	assert_true(feed_is_behind(&feed));
-	/* the last image may not be sent yet until the next one is wanted */
+	/* an image counts as taken when the next one is requested: it may be unsent before */
 	expect_images(&mixed, 1, 0, ROWS - 1);
 	assert_true(feed_is_behind(&feed));
 	expect(&mixed, FEED_WAIT, 0);
