@@ -190,7 +190,7 @@ execute_text(struct sql_session *s, const struct query_options *o)
 		return ret;
 	ret = -stream.get_schema(&stream, &schema);
 	if (ret == 0) {
-		result.type = s->type;
+		result.type = s->present.type;
 		ret = query_output(&result, o->format, stdout);
 		snprintf(s->error, sizeof(s->error), "%s", result.error);
 		schema.release(&schema);

@@ -66,7 +66,7 @@ ask(struct sql_session *s, const char *sql, char *answer, size_t size)
 		fprintf(stderr, "sql_bench: %s: %s\n", sql, s->error);
 		exit(1);
 	}
-	for (uint64_t i = 0; i < s->nb_columns && length < size; i++) {
+	for (uint64_t i = 0; i < s->present.nb_columns && length < size; i++) {
 		text = api.vector_get_data(api.data_chunk_get_vector(chunk, i));
 		length += snprintf(answer + length, size - length, "%.*s ", (int)text->length,
 			duckdb_text_bytes(text));

@@ -43,7 +43,7 @@ read_table(struct sql_session *s, const char *sql, uint64_t *hash)
 			return rows;
 		const uint64_t n = api.data_chunk_get_size(chunk);
 
-		for (uint64_t i = 0; i < s->nb_columns; i++) {
+		for (uint64_t i = 0; i < s->present.nb_columns; i++) {
 			vector = api.data_chunk_get_vector(chunk, i);
 			validity = api.vector_get_validity(vector);
 			text = api.vector_get_data(vector);

@@ -33,7 +33,7 @@ print_rows(struct sql_session *s, duckdb_chunk chunk)
 	uint64_t row, i;
 
 	for (row = 0; row < rows; row++) {
-		for (i = 0; i < s->nb_columns; i++) {
+		for (i = 0; i < s->present.nb_columns; i++) {
 			vector = s->api->data_chunk_get_vector(chunk, i);
 			validity = s->api->vector_get_validity(vector);
 			text = s->api->vector_get_data(vector);

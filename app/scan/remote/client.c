@@ -826,28 +826,35 @@ next_message(struct scan_client *c)
 	return c->reading->cursor == c->cursor ? 0 : stream_bad(c, "a result of another query");
 }
 
-/* Wait until a part of a body is in its slot. @return 0; errno */
+/* Wait until a part of a body is in a slot, with the lock. @return false: the connection is down */
+static bool
+wait_arrived(struct scan_client *c, uint32_t part)
+{
+	while ((int32_t)(c->nb_written - part) <= 0 && c->state != DOWN)
+		wait_changed(c);
+	return (int32_t)(c->nb_written - part) > 0;
+}
+
+/* Wait until a part of a body is written to its slot. @return 0; errno */
 static int
 wait_written(struct scan_client *c, const struct scan_record *r)
 {
 	const uint32_t part = c->nb_parts++;
-	bool down, used;
+	bool used, arrived;
 	uint32_t imm;
 
 	if (r->slot >= c->config.slots || r->length > c->config.slot_bytes)
 		return stream_bad(c, "a part of a body is outside of the slots");
 	pthread_mutex_lock(&c->lock);
 	used = c->slot_used[r->slot];
-	while (!used && (int32_t)(c->nb_written - part) <= 0 && c->state != DOWN)
-		wait_changed(c);
-	down = (int32_t)(c->nb_written - part) <= 0;
+	arrived = !used && wait_arrived(c, part);
 	imm = c->written[part % SCAN_SLOTS_MAX];
-	if (!used && !down)
+	if (arrived)
 		c->slot_used[r->slot] = true;
 	pthread_mutex_unlock(&c->lock);
 	if (used)
 		return stream_bad(c, "a slot was used that is not free");
-	if (down)
+	if (!arrived)
 		return stream_down(c);
 	return imm == r->sequence ? 0 : stream_bad(c, "a body of another message was written");
 }
@@ -857,15 +864,13 @@ static int
 wait_read(struct scan_client *c, uint32_t *slot)
 {
 	const uint32_t part = c->nb_parts++;
-	bool down;
+	bool arrived;
 
 	pthread_mutex_lock(&c->lock);
-	while ((int32_t)(c->nb_written - part) <= 0 && c->state != DOWN)
-		wait_changed(c);
-	down = (int32_t)(c->nb_written - part) <= 0;
+	arrived = wait_arrived(c, part);
 	*slot = c->pull[part % PULLS].slot;
 	pthread_mutex_unlock(&c->lock);
-	return down ? stream_down(c) : 0;
+	return arrived ? 0 : stream_down(c);
 }
 
 /* Wait until a part of a body is in a slot. @return 0; errno */

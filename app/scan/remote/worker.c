@@ -553,9 +553,9 @@ send_result(struct scan_worker *w, struct sql_reader *reader)
 	struct ipc_stream out;
 	int ret = 0;
 
-	if (w->session.nb_columns > 0)
-		ret = put_parts(w, SCAN_COLUMNS, (const uint8_t *)w->session.type,
-			w->session.nb_columns * sizeof(w->session.type[0]));
+	if (w->session.present.nb_columns > 0)
+		ret = put_parts(w, SCAN_COLUMNS, (const uint8_t *)w->session.present.type,
+			w->session.present.nb_columns * sizeof(w->session.present.type[0]));
 	if (ret == 0)
 		ret = ipc_stream_begin_messages(&out, &sink, sql_reader_schema(reader));
 	while (ret == 0) {

@@ -22,11 +22,13 @@
 struct sql_kept {
 	char *sql;
 	struct sql_statement parsed;
-	bool defers; /**< its lists are deferred */
-	duckdb_statement statement;
-	char **name;	/**< of each column */
-	uint32_t *type; /**< of each column */
-	bool *deferred; /**< of each column */
+	bool defers;		    /**< its lists are deferred */
+	duckdb_statement statement; /**< NULL: none */
+	/** of each column of the result @{ */
+	char **name;
+	uint32_t *type; /**< before the conversion: enum duckdb_type, and others */
+	bool *deferred; /**< its values are handles (sql/lists.h) */
+	/** @} */
 	uint64_t nb_columns;
 };
 

@@ -111,7 +111,7 @@ describe(struct sql_reader *r, duckdb_logical_type *type)
 
 	for (i = 0; i < r->nb; i++)
 		type[i] = sql_session_type(s, i);
-	error = s->api->to_arrow_schema(r->options, type, s->name, r->nb, &r->schema);
+	error = s->api->to_arrow_schema(r->options, type, s->present.name, r->nb, &r->schema);
 	if (error != NULL)
 		return arrow_error(r, error);
 	if (r->schema.n_children != (int64_t)r->nb)
@@ -120,7 +120,7 @@ describe(struct sql_reader *r, duckdb_logical_type *type)
 		const struct ArrowSchema *f = r->schema.children[i];
 
 		c = &r->column[i];
-		if (s->deferred[i]) {
+		if (s->present.deferred[i]) {
 			c->is_list = s->api->get_type_id(type[i]) == DUCKDB_TYPE_LIST;
 			if (c->is_list)
 				f = f->children[0];
@@ -169,7 +169,7 @@ sql_reader_open(struct sql_reader **reader, struct sql_session *s)
 	if (r == NULL)
 		return -ENOMEM;
 	r->session = s;
-	r->nb = s->nb_columns;
+	r->nb = s->present.nb_columns;
 	r->most = 1;
 	r->options = s->api->result_get_arrow_options(&s->result);
 	r->column = calloc(r->nb + 1, sizeof(*r->column));
@@ -426,7 +426,7 @@ find_ranges(struct sql_reader *r, uint64_t column)
 	if (!take_handles(r, c, vector, validity, r->rows) ||
 		sql_lists_resolve(&r->session->tables.lists, r->handle, validity, r->rows, c->width,
 			c->range) < 0)
-		return reader_error(r, -EIO, r->session->name[column],
+		return reader_error(r, -EIO, r->session->present.name[column],
 			": its lists have changed during the query");
 	return 0;
 }
@@ -448,7 +448,7 @@ take_deferred(
 
 		c->items += range->items;
 		if (c->items > INT32_MAX)
-			return reader_error(r, -EOVERFLOW, r->session->name[column],
+			return reader_error(r, -EOVERFLOW, r->session->present.name[column],
 				": expected at most 2147483647 list items or bytes in a record "
 				"batch, found more: use LIMIT or fewer frames");
 		c->offsets[r->length + i + 1] = (int32_t)c->items;

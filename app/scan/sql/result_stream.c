@@ -30,14 +30,15 @@ get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
 	duckdb_error_data error;
 	uint64_t i;
 
-	type = calloc(s->nb_columns + 1, sizeof(*type));
+	type = calloc(s->present.nb_columns + 1, sizeof(*type));
 	if (type == NULL)
 		return ENOMEM;
-	for (i = 0; i < s->nb_columns; i++)
+	for (i = 0; i < s->present.nb_columns; i++)
 		type[i] = sql_session_type(s, i);
 	*out = (struct ArrowSchema){0};
-	error = s->api->to_arrow_schema(r->options, type, s->name, s->nb_columns, out);
-	for (i = 0; i < s->nb_columns; i++)
+	error = s->api->to_arrow_schema(
+		r->options, type, s->present.name, s->present.nb_columns, out);
+	for (i = 0; i < s->present.nb_columns; i++)
 		s->api->destroy_logical_type(&type[i]);
 	free(type);
 	return error != NULL ? arrow_error(s, error) : 0;

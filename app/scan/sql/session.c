@@ -171,11 +171,11 @@ cpu_time(void)
 static void
 drop_kept(struct sql_session *s)
 {
-	free(s->kept.sql);
-	s->kept.sql = NULL;
+	free(s->present.sql);
+	s->present.sql = NULL;
 }
 
-/* End the statement. It is kept if `kept.sql` is set. */
+/* End the statement. It is kept if `present.sql` is set. */
 static void
 close_result(struct sql_session *s)
 {
@@ -184,21 +184,11 @@ close_result(struct sql_session *s)
 	if (s->has_result)
 		s->api->destroy_result(&s->result);
 	s->has_result = false;
-	s->kept.statement = s->statement;
-	s->kept.name = s->name;
-	s->kept.type = s->type;
-	s->kept.deferred = s->deferred;
-	s->kept.nb_columns = s->nb_columns;
-	if (s->kept.sql != NULL)
-		sql_kept_put(&s->kept_list, s->api, &s->kept);
+	if (s->present.sql != NULL)
+		sql_kept_put(&s->kept_list, s->api, &s->present);
 	else
-		sql_kept_free(&s->kept, s->api);
-	s->kept = (struct sql_kept){.nb_columns = 0};
-	s->statement = NULL;
-	s->name = NULL;
-	s->type = NULL;
-	s->deferred = NULL;
-	s->nb_columns = 0;
+		sql_kept_free(&s->present, s->api);
+	s->present = (struct sql_kept){.nb_columns = 0};
 }
 
 static void
@@ -676,11 +666,11 @@ prepare_failed(struct sql_session *s, const char *error)
 static int
 prepare(struct sql_session *s, const char *sql)
 {
-	if (s->api->prepare(s->connection, sql, &s->statement) != DUCKDB_SUCCESS)
-		return prepare_failed(s, s->api->prepare_error(s->statement));
-	if (s->api->prepared_statement_type(s->statement) != DUCKDB_STATEMENT_SELECT)
+	if (s->api->prepare(s->connection, sql, &s->present.statement) != DUCKDB_SUCCESS)
+		return prepare_failed(s, s->api->prepare_error(s->present.statement));
+	if (s->api->prepared_statement_type(s->present.statement) != DUCKDB_STATEMENT_SELECT)
 		return session_error(s, -EINVAL, "expected a SELECT statement");
-	if (s->api->nparams(s->statement) > 0)
+	if (s->api->nparams(s->present.statement) > 0)
 		return session_error(s, -EINVAL, "parameters ($1, ?) have no values here");
 	return 0;
 }
@@ -722,9 +712,10 @@ start(struct sql_session *s)
 	int ret = 0;
 
 	s->tables.any_rows = true;
-	for (i = 0; i < s->nb_columns; i++)
-		s->tables.any_rows &= s->deferred[i] || sql_type_is_direct((int)s->type[i]);
-	if (s->api->pending_prepared_streaming(s->statement, &pending) != DUCKDB_SUCCESS) {
+	for (i = 0; i < s->present.nb_columns; i++)
+		s->tables.any_rows &=
+			s->present.deferred[i] || sql_type_is_direct((int)s->present.type[i]);
+	if (s->api->pending_prepared_streaming(s->present.statement, &pending) != DUCKDB_SUCCESS) {
 		ret = session_error(s, -EIO, "%s", s->api->pending_error(pending));
 	} else {
 		ret = s->api->execute_pending(pending, &s->result) == DUCKDB_SUCCESS ? 0 : -EIO;
@@ -786,13 +777,13 @@ has_deferred(const struct duckdb_api *api, duckdb_logical_type type, int depth)
 static bool
 defers_columns_only(struct sql_session *s)
 {
-	const uint64_t nb = s->api->prepared_statement_column_count(s->statement);
+	const uint64_t nb = s->api->prepared_statement_column_count(s->present.statement);
 	duckdb_logical_type type;
 	bool good = true;
 	uint64_t i;
 
 	for (i = 0; i < nb && good; i++) {
-		type = s->api->prepared_statement_column_logical_type(s->statement, i);
+		type = s->api->prepared_statement_column_logical_type(s->present.statement, i);
 		good = !has_deferred(s->api, type, 0);
 		s->api->destroy_logical_type(&type);
 	}
@@ -802,24 +793,27 @@ defers_columns_only(struct sql_session *s)
 static int
 keep_names(struct sql_session *s)
 {
-	const uint64_t nb = s->api->prepared_statement_column_count(s->statement);
+	const uint64_t nb = s->api->prepared_statement_column_count(s->present.statement);
 	duckdb_logical_type type;
 	char *name;
 
-	s->name = calloc(nb + 1, sizeof(*s->name));
-	s->type = calloc(nb + 1, sizeof(*s->type));
-	s->deferred = calloc(nb + 1, sizeof(*s->deferred));
-	if (s->name == NULL || s->type == NULL || s->deferred == NULL)
+	s->present.name = calloc(nb + 1, sizeof(*s->present.name));
+	s->present.type = calloc(nb + 1, sizeof(*s->present.type));
+	s->present.deferred = calloc(nb + 1, sizeof(*s->present.deferred));
+	if (s->present.name == NULL || s->present.type == NULL || s->present.deferred == NULL)
 		return session_error(s, -ENOMEM, "not enough memory");
-	for (s->nb_columns = 0; s->nb_columns < nb; s->nb_columns++) {
-		type = s->api->prepared_statement_column_logical_type(s->statement, s->nb_columns);
-		s->type[s->nb_columns] = s->api->get_type_id(type);
-		s->deferred[s->nb_columns] = s->tables.defer != NULL && is_deferred(s->api, type);
+	for (s->present.nb_columns = 0; s->present.nb_columns < nb; s->present.nb_columns++) {
+		type = s->api->prepared_statement_column_logical_type(
+			s->present.statement, s->present.nb_columns);
+		s->present.type[s->present.nb_columns] = s->api->get_type_id(type);
+		s->present.deferred[s->present.nb_columns] =
+			s->tables.defer != NULL && is_deferred(s->api, type);
 		s->api->destroy_logical_type(&type);
-		name = s->api->prepared_statement_column_name(s->statement, s->nb_columns);
-		s->name[s->nb_columns] = name != NULL ? strdup(name) : NULL;
+		name = s->api->prepared_statement_column_name(
+			s->present.statement, s->present.nb_columns);
+		s->present.name[s->present.nb_columns] = name != NULL ? strdup(name) : NULL;
 		s->api->free(name);
-		if (s->name[s->nb_columns] == NULL)
+		if (s->present.name[s->present.nb_columns] == NULL)
 			return session_error(s, -ENOMEM, "not enough memory");
 	}
 	return 0;
@@ -845,10 +839,10 @@ conversion(struct sql_session *s, const struct sql_statement *parsed, const char
 	}
 	fputs("CREATE OR REPLACE TEMP VIEW " RESULT_VIEW " (", v.out);
 	fputs("SELECT ", q.out);
-	for (i = 0; i < s->nb_columns; i++) {
+	for (i = 0; i < s->present.nb_columns; i++) {
 		fprintf(v.out, "%sc%" PRIu64, i > 0 ? ", " : "", i);
 		fputs(i > 0 ? ", " : "", q.out);
-		type = s->api->prepared_statement_column_logical_type(s->statement, i);
+		type = s->api->prepared_statement_column_logical_type(s->present.statement, i);
 		if (put_cast(s, q.out, type, i, form) < 0)
 			ret = -ENOMEM;
 		s->api->destroy_logical_type(&type);
@@ -884,8 +878,8 @@ convert(struct sql_session *s, const struct sql_statement *parsed, const char *s
 	if (ret < 0) {
 		session_error(s, ret, "not enough memory");
 	} else {
-		s->api->destroy_prepare(&s->statement);
-		s->statement = NULL;
+		s->api->destroy_prepare(&s->present.statement);
+		s->present.statement = NULL;
 		ret = run_sql(s, view);
 	}
 	if (ret == 0)
@@ -908,9 +902,9 @@ plan(struct sql_session *s, const struct sql_statement *parsed, const char *sql)
 	if (s->tables.defer == NULL || (ret == 0 && defers_columns_only(s)))
 		return ret;
 	/* the plain plan: the reason of an error is that of the statement itself */
-	if (s->statement != NULL)
-		s->api->destroy_prepare(&s->statement);
-	s->statement = NULL;
+	if (s->present.statement != NULL)
+		s->api->destroy_prepare(&s->present.statement);
+	s->present.statement = NULL;
 	s->tables.defer = NULL;
 	ret = create_views(s, parsed);
 	return ret == 0 ? prepare(s, sql) : ret;
@@ -1025,11 +1019,11 @@ keep(struct sql_session *s, struct sql_statement *parsed, const char *sql)
 {
 	if (parsed->is_show || strlen(sql) > SQL_KEPT_BYTES)
 		return;
-	s->kept.sql = strdup(sql);
-	if (s->kept.sql == NULL)
+	s->present.sql = strdup(sql);
+	if (s->present.sql == NULL)
 		return;
-	s->kept.parsed = *parsed;
-	s->kept.defers = s->tables.defer != NULL;
+	s->present.parsed = *parsed;
+	s->present.defers = s->tables.defer != NULL;
 	*parsed = (struct sql_statement){.nb_nodes = 0};
 }
 
@@ -1037,14 +1031,9 @@ keep(struct sql_session *s, struct sql_statement *parsed, const char *sql)
 static int
 execute_kept(struct sql_session *s)
 {
-	struct sql_kept *k = &s->kept;
+	struct sql_kept *k = &s->present;
 	int ret;
 
-	s->statement = k->statement;
-	s->name = k->name;
-	s->type = k->type;
-	s->deferred = k->deferred;
-	s->nb_columns = k->nb_columns;
 	/* DuckDB plans it again if it has a function such as now() */
 	s->tables.defer = k->defers ? &k->parsed : NULL;
 	ret = create_views(s, &k->parsed);
@@ -1089,7 +1078,7 @@ is_of_kept(const struct sql_session *s, bool kept)
 static int
 execute_any(struct sql_session *s, const char *sql, enum sql_form form)
 {
-	const bool kept = form == SQL_NATIVE && sql_kept_take(&s->kept_list, sql, &s->kept);
+	const bool kept = form == SQL_NATIVE && sql_kept_take(&s->kept_list, sql, &s->present);
 	int ret;
 
 	ret = kept ? execute_kept(s) : execute(s, sql, form);
@@ -1167,14 +1156,14 @@ sql_session_type(struct sql_session *s, uint64_t column)
 {
 	duckdb_logical_type type = s->api->column_logical_type(&s->result, column), item, plain;
 
-	if (!s->deferred[column])
+	if (!s->present.deferred[column])
 		return type;
-	if (s->type[column] == DUCKDB_TYPE_LIST) {
+	if (s->present.type[column] == DUCKDB_TYPE_LIST) {
 		item = s->api->list_type_child_type(type);
 		plain = s->api->create_list_type(item);
 		s->api->destroy_logical_type(&item);
 	} else {
-		plain = s->api->create_logical_type(s->type[column]);
+		plain = s->api->create_logical_type(s->present.type[column]);
 	}
 	s->api->destroy_logical_type(&type);
 	return plain;
@@ -1188,12 +1177,12 @@ sql_session_deferred(const struct sql_session *s, char *names, size_t size)
 	int ret = -ENOENT;
 
 	names[0] = '\0';
-	for (i = 0; i < s->nb_columns; i++) {
-		if (!s->deferred[i])
+	for (i = 0; i < s->present.nb_columns; i++) {
+		if (!s->present.deferred[i])
 			continue;
 		if (length < size)
 			length += snprintf(names + length, size - length, "%s%s",
-				ret == 0 ? ", " : "", s->name[i]);
+				ret == 0 ? ", " : "", s->present.name[i]);
 		ret = 0;
 	}
 	return ret;

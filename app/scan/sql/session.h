@@ -55,25 +55,19 @@ struct sql_session {
 	struct sql_tables tables;
 	duckdb_database db;
 	duckdb_connection connection;
-	duckdb_statement statement; /**< NULL: none */
 	struct duckdb_result result;
 	bool has_result;
-	char **name;	/**< names of the columns of the result */
-	uint32_t *type; /**< their types before the conversion: enum duckdb_type, and others */
-	uint64_t nb_columns;
 	bool may_defer; /**< sql_limits.defer */
 	struct sql_parser parser;
 	struct sql_view *view; /**< views of the present catalog */
 	size_t nb_views;
 	bool lists_runs;	 /**< the view `runs` was created */
 	struct sql_range *range; /**< of the statement that is prepared */
-	/** executed before, and the present one: `kept.sql` is NULL if it will not be kept */
 	struct sql_kept_list kept_list;
-	struct sql_kept kept;
-	uint64_t cost;	  /**< CPU time of this thread for the present statement, ns */
-	bool *deferred;	  /**< of each column of the result: its values are handles (sql/lists.h) */
-	char error[4096]; /**< reason of the last error */
-	bool cancelled;	  /**< sql_session_cancel() was called, atomic */
+	struct sql_kept present; /**< statement; `sql` is NULL if it will not be kept */
+	uint64_t cost;		 /**< CPU time of this thread for the present statement, ns */
+	char error[4096];	 /**< reason of the last error */
+	bool cancelled;		 /**< sql_session_cancel() was called, atomic */
 };
 
 /**

@@ -405,12 +405,11 @@ batch_rows(const struct scan_bind *b)
 	return rows;
 }
 
-/* Get the range of a view. */
+/* Get the range of a view; without one it has all frames. */
 static void
 view_range(const struct sql_tables *t, enum arrow_table table, const char *run, uint64_t *first,
 	uint64_t *last)
 {
-	bool found = false;
 	size_t i;
 
 	for (i = 0; i < t->nb_ranges; i++) {
@@ -418,11 +417,9 @@ view_range(const struct sql_tables *t, enum arrow_table table, const char *run, 
 
 		if (r->table != table || strcmp(r->run, run) != 0)
 			continue;
-		if (!found || r->first < *first)
-			*first = r->first;
-		if (!found || r->last > *last)
-			*last = r->last;
-		found = true;
+		*first = r->first;
+		*last = r->last;
+		return;
 	}
 }
 

@@ -58,7 +58,7 @@ struct sql_tables {
 	enum sql_fill fill;
 	/** the statement, whose lists are handles where it permits it; NULL: none are */
 	const struct sql_statement *defer;
-	/** of the views of the statement that is prepared; others have all frames */
+	/** of the views of the statement that is prepared, each once; others have all frames */
 	const struct sql_range *range;
 	size_t nb_ranges;
 	/**

@@ -1150,7 +1150,7 @@ test_statements_are_kept(void **state)
 	}
 	assert_int_equal(r.session.kept_list.nb, SQL_KEPT_MAX);
 	/* the present one is in none of these places */
-	assert_string_equal(r.session.kept.sql, "SELECT 31::UBIGINT AS n");
+	assert_string_equal(r.session.present.sql, "SELECT 31::UBIGINT AS n");
 	assert_string_equal(r.session.kept_list.entry[0].sql, "SELECT 30::UBIGINT AS n");
 	/* the plan has the constant, which is 16 MB */
 	want_answer(&r, "SELECT len(range(2000000))", "2000000");
@@ -1158,7 +1158,7 @@ test_statements_are_kept(void **state)
 	assert_string_not_equal(r.session.kept_list.entry[0].sql, "SELECT len(range(2000000))");
 	/* an error is not kept */
 	assert_true(sql_session_execute(&r.session, "SELECT nothing", SQL_NATIVE) < 0);
-	assert_null(r.session.kept.sql);
+	assert_null(r.session.present.sql);
 	/* a run has one view, however its name is written */
 	want_answer(&r, "SELECT count(*) FROM lyso_7.frames", "300");
 	k = r.session.nb_views;
