@@ -5,7 +5,8 @@
  *
  * A record is copied once, from its output slot and its profile to the end of growing columns, so
  * that all of them can be reused immediately. The largest column can grow in memory of the caller,
- * so that its bytes are not copied again. One thread per builder. There is no lock, and no
+ * so that its bytes are not copied again. The bytes of a full image or a chunk need not be copied
+ * at all: batch_builder_refer() adds a row that refers to them in their output slot. One thread per builder. There is no lock, and no
  * allocation after batch_builder_create(). With several sets of columns a batch is written in place
  * while the next one grows.
  *
@@ -53,6 +54,10 @@ struct batch {
 	 */
 	const struct iovec *body;
 	unsigned int nb_body;
+	/** parts at the beginning of the body that are in output slots, one a row; 0: none */
+	unsigned int nb_references;
+	/** the output slots of these parts. They belong to the receiver of the batch */
+	const uint32_t *slots;
 	uint64_t body_length; /**< a multiple of ARROW_BLOCK */
 	uint64_t rows;
 	uint64_t first; /**< frame numbers of the first and the last row */
@@ -106,6 +111,11 @@ struct batch_builder_config {
 	batch_emit emit;
 	batch_reclaim reclaim; /**< NULL: batches are not lasting */
 	batch_place place;     /**< NULL: not used. Requires no `reclaim` */
+	/**
+	 * maximum number of output slots that a batch refers to; 0: batch_builder_refer() is not
+	 * used. Requires no `reclaim`
+	 */
+	uint32_t references;
 	/** sets of columns, at most BATCH_SETS_MAX; 0: 1. More than 1 require `reclaim` */
 	unsigned int sets;
 	/**
@@ -152,6 +162,16 @@ struct batch_chunk {
  */
 int batch_builder_add_packed(struct batch_builder *builder, const struct frame_record *record,
 	const struct batch_chunk *chunk);
+
+/**
+ * As batch_builder_add(), without a copy of the frame's chunk, or of its values if it is a full
+ * image that is not a chunk: the batch refers to them in the output slot, which belongs to the
+ * batch from then on. Only with `references`. May emit batches first.
+ * @return 1: the batch refers to the slot. Otherwise as batch_builder_add(), and the slot can be
+ *   reused: the frame has no image, or it was copied because it is CSR data or is yet to be
+ *   compressed, or because the batch has begun with rows that were copied
+ */
+int batch_builder_refer(struct batch_builder *builder, const struct frame_record *record);
 
 /**
  * Mark frames whose images were emitted but refused: their rows that are not yet emitted get

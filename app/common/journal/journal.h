@@ -46,8 +46,11 @@
 #define JOURNAL_SPILL	0xfe /**< owner: one of the receiver's own files */
 /** maximum and default number of batches that are held or in doubt */
 #define JOURNAL_BATCHES 65536
-/** maximum number of parts of a batch's body */
+/** maximum number of parts of a batch's body: references, and what follows them */
 #define JOURNAL_PARTS 128
+/** maximum number of slots that a batch refers to */
+#define JOURNAL_REFERENCES (JOURNAL_PARTS - 1)
+#define JOURNAL_NO_SLOT	   UINT32_MAX
 /** number of spilled batches that files never reach: some were not counted */
 #define JOURNAL_UNCOUNTED UINT32_MAX
 
@@ -74,8 +77,19 @@ struct journal_batch {
 	/** false: durable at its owner; in doubt, because other stores may have a copy too */
 	bool held;
 	uint8_t *metadata; /**< XFER_BLOCK bytes; NULL: not held */
-	uint8_t *body;
+	uint8_t *body;	   /**< the last part: what is in the room; the whole body if no slots */
 	uint32_t nb_parts; /**< parts of the body, at most JOURNAL_PARTS; 0: not held */
+	/** slots that the body begins in, at most JOURNAL_REFERENCES; of journal_refer() */
+	uint32_t nb_references;
+	uint64_t rest_bytes; /**< bytes of the body behind them, in the room */
+};
+
+/** A part of a body that is in a slot of the area. */
+struct journal_reference {
+	uint32_t slot;
+	uint32_t reserved;
+	uint64_t offset; /**< of the part in its slot, bytes */
+	uint64_t bytes;	 /**< not 0 */
 };
 
 /** A run that the journal has recorded. */
@@ -113,6 +127,13 @@ struct journal_config {
 	uint64_t receiver_id;
 	uint64_t bytes;	  /**< space for batches; rounded up to whole pages */
 	uint32_t batches; /**< maximum number of batches; 0: JOURNAL_BATCHES */
+	/**
+	 * the area: `slots` slots of `slot_bytes`, a multiple of XFER_BLOCK. 0: none. Used when the
+	 * file is created; an adopted file keeps its own @{
+	 */
+	uint64_t slot_bytes;
+	uint32_t slots;
+	/** @} */
 	/** For tests: called between any two stores to the file. May be NULL. */
 	void (*step)(void *arg);
 	void *step_arg;
@@ -137,7 +158,9 @@ struct journal_stats {
 	 * the record of a batch
 	 */
 	uint64_t corrected;
-	uint64_t full; /**< times that there was no space for a room */
+	uint64_t full;	     /**< times that there was no space for a room */
+	uint32_t slots;	     /**< slots of the area */
+	uint32_t slots_held; /**< of these, slots that held batches refer to */
 };
 
 struct journal;
@@ -279,7 +302,22 @@ uint8_t *journal_reserve(struct journal *r, uint64_t body);
 void journal_fill(struct journal *r, struct journal_batch *batch);
 
 /**
- * Commit a batch, in the order of journal_fill(). It is held from then on.
+ * Fill the reserved room with a batch whose body begins in slots of the area: the referenced parts,
+ * in their order, and then `rest_bytes` bytes that are in the room. Of the room, the references
+ * take the block behind the metadata: the rest begins 2 x XFER_BLOCK behind the start, and
+ * journal_reserve() was called for XFER_BLOCK + rest_bytes. The slots belong to the batch from then
+ * on, and are free again when it is released. The parts must not change any more.
+ * @param batch  `body_bytes` and `rest_bytes` are used: the whole body, and what is in the room, a
+ *   multiple of XFER_BLOCK or, if it is all that follows the last part, any number. `position` and
+ *   `nb_references` are set
+ * @param reference  of slots that journal_slot_take() returned, each once
+ * @param n  1 to JOURNAL_REFERENCES
+ */
+void journal_refer(struct journal *r, struct journal_batch *batch,
+	const struct journal_reference *reference, uint32_t n);
+
+/**
+ * Commit a batch, in the order of journal_fill() and journal_refer(). It is held from then on.
  * @param batch  the members from `position` to `table` are used
  * @return number of the batch, for the functions below
  */
@@ -367,6 +405,30 @@ void journal_confirm(struct journal *r, unsigned int run, unsigned int store);
 
 /** Stop notifying stores of batches of this run that they may have and that another owner has. */
 void journal_forget_doubts(struct journal *r, unsigned int run);
+
+/* ---- area ------------------------------------------------------------------------------------ */
+
+/*
+ * The area is a part of the file that is divided into slots of one size. A gang writes a result
+ * into a slot, and a batch then refers to it (journal_refer()): the bytes are sent from where the
+ * gang left them. A slot is free, or the producer has it, or one held batch refers to it. The file
+ * knows only the last of these: a process that adopts it finds all other slots free. While a batch
+ * is damaged whose record is not known, no slot becomes free.
+ */
+
+/**
+ * Get the area. Any thread.
+ * @param slot_bytes  out
+ * @param slots  out
+ * @return address of slot 0, a multiple of XFER_BLOCK; the others follow it. NULL: there is none
+ */
+uint8_t *journal_area(const struct journal *r, uint64_t *slot_bytes, uint32_t *slots);
+
+/** Take a free slot. Producer. @return JOURNAL_NO_SLOT: none is free now */
+uint32_t journal_slot_take(struct journal *r);
+
+/** Give back a slot that no batch refers to. Producer. */
+void journal_slot_return(struct journal *r, uint32_t slot);
 
 /* ---- damage ---------------------------------------------------------------------------------- */
 
