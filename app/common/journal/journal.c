@@ -24,6 +24,7 @@ journal_grant(struct journal *r)
 
 	if (r->nb_damaged > 0)
 		return;
+	journal_slots_grant(r);
 	PUT(r->granted, r->tail + r->data_size);
 	/* the array of a held batch also keeps the entries of all batches after it */
 	PUT(r->granted_batches, r->stats.put + (r->nb_free < entries ? r->nb_free : entries));
@@ -87,8 +88,13 @@ journal_commit(struct journal *r, const struct journal_batch *from)
 		.metadata_crc32c = arrow_crc32c(0, data_at(r, from->position), XFER_BLOCK),
 		.run = from->run,
 		.table = from->table,
+		.rest_bytes = from->nb_references > 0 ? from->rest_bytes : 0,
+		.nb_references = from->nb_references,
+		.references_crc = from->references_crc32c,
 	};
 	k->crc = batch_crc(k);
+	if (k->nb_references > 0)
+		(void)journal_slots_hold(r, index, from->in_slot);
 	r->copies_stay[index] = false;
 	/* readers ignore the record until its status says that it is held */
 	step(r);
@@ -131,15 +137,30 @@ journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
 void
 journal_place(const struct journal *r, uint32_t index, struct journal_batch *to)
 {
-	to->metadata = data_at(r, r->known[index].position);
-	to->body = to->metadata + XFER_BLOCK;
-	to->nb_parts = 1;
+	const uint32_t first = r->first_slot[index];
+
+	if (r->known[index].nb_references == 0)
+		journal_place_parts(r, index, NULL, to);
+	else if (first != JOURNAL_NO_SLOT)
+		journal_place_parts(r, index, r->in_slot[first], to);
+}
+
+void
+journal_place_parts(const struct journal *r, uint32_t index, const struct iovec *in_slot,
+	struct journal_batch *to)
+{
+	const struct ring_batch *k = &r->known[index];
+
+	to->metadata = data_at(r, k->position);
+	to->body = to->metadata + (k->nb_references > 0 ? 2 : 1) * XFER_BLOCK;
+	to->in_slot = in_slot;
+	to->nb_parts = k->nb_references + (k->nb_references == 0 || k->rest_bytes > 0);
 }
 
 struct iovec
 journal_part(const struct journal_batch *b, uint32_t part)
 {
-	return (struct iovec){b->body, b->body_bytes};
+	return part < b->nb_references ? b->in_slot[part] : (struct iovec){b->body, b->rest_bytes};
 }
 
 uint32_t
@@ -291,6 +312,8 @@ journal_release(struct journal *r, uint32_t batch)
 		put_status(r, batch, s);
 		COUNT(r->stats.in_doubt, 1);
 	}
+	/* afterwards: in the file, the batch has them as long as it is held */
+	journal_slots_free(r, batch);
 	FAIL_POINT("journal.released");
 	SET(r->stats.batches, r->stats.batches - 1);
 	COUNT(r->stats.released, 1);
@@ -411,6 +434,8 @@ journal_stats_get(const struct journal *r, struct journal_stats *to)
 	STAT(damaged);
 	STAT(corrected);
 	STAT(full);
+	STAT(slots);
+	STAT(slots_held);
 #undef STAT
 }
 

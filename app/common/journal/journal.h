@@ -51,6 +51,7 @@
 /** maximum number of slots that a batch refers to */
 #define JOURNAL_REFERENCES (JOURNAL_PARTS - 1)
 #define JOURNAL_NO_SLOT	   UINT32_MAX
+#define JOURNAL_SLOTS	   16384 /**< maximum number of slots of the area */
 /** number of spilled batches that files never reach: some were not counted */
 #define JOURNAL_UNCOUNTED UINT32_MAX
 
@@ -81,7 +82,9 @@ struct journal_batch {
 	uint32_t nb_parts; /**< parts of the body, at most JOURNAL_PARTS; 0: not held */
 	/** slots that the body begins in, at most JOURNAL_REFERENCES; of journal_refer() */
 	uint32_t nb_references;
-	uint64_t rest_bytes; /**< bytes of the body behind them, in the room */
+	uint32_t references_crc32c;  /**< of journal_refer() */
+	const struct iovec *in_slot; /**< the parts in these slots; of journal_refer() */
+	uint64_t rest_bytes;	     /**< bytes of the body behind them, in the room */
 };
 
 /** A part of a body that is in a slot of the area. */
@@ -128,8 +131,9 @@ struct journal_config {
 	uint64_t bytes;	  /**< space for batches; rounded up to whole pages */
 	uint32_t batches; /**< maximum number of batches; 0: JOURNAL_BATCHES */
 	/**
-	 * the area: `slots` slots of `slot_bytes`, a multiple of XFER_BLOCK. 0: none. Used when the
-	 * file is created; an adopted file keeps its own @{
+	 * the area: `slots` slots of `slot_bytes`, a multiple of XFER_BLOCK; both 0: none. Rounded
+	 * up to whole pages: it may have more slots. Used when the file is created; an adopted file
+	 * keeps its own @{
 	 */
 	uint64_t slot_bytes;
 	uint32_t slots;
@@ -308,8 +312,8 @@ void journal_fill(struct journal *r, struct journal_batch *batch);
  * journal_reserve() was called for XFER_BLOCK + rest_bytes. The slots belong to the batch from then
  * on, and are free again when it is released. The parts must not change any more.
  * @param batch  `body_bytes` and `rest_bytes` are used: the whole body, and what is in the room, a
- *   multiple of XFER_BLOCK or, if it is all that follows the last part, any number. `position` and
- *   `nb_references` are set
+ *   multiple of XFER_BLOCK or, if it is all that follows the last part, any number. The members
+ *   that name this function, and `position`, are set
  * @param reference  of slots that journal_slot_take() returned, each once
  * @param n  1 to JOURNAL_REFERENCES
  */
@@ -318,7 +322,7 @@ void journal_refer(struct journal *r, struct journal_batch *batch,
 
 /**
  * Commit a batch, in the order of journal_fill() and journal_refer(). It is held from then on.
- * @param batch  the members from `position` to `table` are used
+ * @param batch  the members from `position` to `table` are used, and those of journal_refer()
  * @return number of the batch, for the functions below
  */
 uint32_t journal_commit(struct journal *r, const struct journal_batch *batch);
@@ -413,7 +417,7 @@ void journal_forget_doubts(struct journal *r, unsigned int run);
  * into a slot, and a batch then refers to it (journal_refer()): the bytes are sent from where the
  * gang left them. A slot is free, or the producer has it, or one held batch refers to it. The file
  * knows only the last of these: a process that adopts it finds all other slots free. While a batch
- * is damaged whose record is not known, no slot becomes free.
+ * is damaged, no slot becomes free, because the batch may refer to any of them.
  */
 
 /**
@@ -441,9 +445,9 @@ void journal_slot_return(struct journal *r, uint32_t slot);
  */
 
 /**
- * Check a batch before its bytes are used. If its record in the file has changed, it is written
- * again: this process has its members in memory. If the batch is held, its metadata is compared
- * with its checksum.
+ * Check a batch before its bytes are used. If its record or its references in the file have
+ * changed, they are written again: this process has them in memory. If the batch is held, its
+ * metadata is compared with its checksum.
  * @return false: the batch is damaged from now on
  */
 bool journal_check(struct journal *r, uint32_t batch);
@@ -456,13 +460,14 @@ bool journal_is_damaged(const struct journal *r);
 
 /** A damaged batch. */
 struct journal_damage {
-	const char *what;  /**< record, run, metadata or body: the first of these that is damaged */
+	/** record, run, metadata, references or body: the first of these that is damaged */
+	const char *what;
 	bool held;	   /**< false: in doubt, a store has it */
 	bool known;	   /**< the record is sound, except its status */
 	bool stores_known; /**< `batch` has the owner and the stores that may have a copy */
 	/**
 	 * if `known`, all members, in range; otherwise only owner, given and held. metadata is
-	 * NULL: the place is not known
+	 * NULL: the place is not known, or not that of each part
 	 */
 	struct journal_batch batch;
 	bool run_known; /**< `run` is valid: `known`, and the run is sound */
@@ -481,9 +486,9 @@ bool journal_damage_get(const struct journal *r, uint32_t batch, struct journal_
 void journal_damage_text(const struct journal *r, uint32_t batch, char *text, size_t size);
 
 /**
- * Iterate over the parts of the space that no sound batch occupies. A batch whose place is not
- * known is in one of them. *at is 0 for the first call. Meanwhile no batch may be added or
- * released.
+ * Iterate over the parts of the space, and over the slots, that no sound batch occupies. A batch
+ * whose place is not known is in some of them. *at is 0 for the first call. Meanwhile no batch may
+ * be added or released.
  * @param size  out: size of the part, a multiple of XFER_BLOCK
  * @return its bytes; NULL: end
  */

@@ -92,9 +92,11 @@ journal_record_mend(struct journal *r, uint32_t batch)
 {
 	struct ring_batch *b = &r->batch[batch], record = r->known[batch];
 
+	bool mended = journal_references_mend(r, batch);
+
 	record.status = batch_status_seal(r->status[batch]);
 	if (memcmp(b, &record, sizeof(record)) == 0)
-		return false;
+		return mended;
 	memcpy(&b->position, &record.position,
 		sizeof(record) - offsetof(struct ring_batch, position));
 	PUT(b->status, record.status);
@@ -165,6 +167,7 @@ journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damag
 		[RECORD_STATUS_DAMAGED] = "record",
 		[RECORD_RUN_DAMAGED] = "run",
 		[RECORD_METADATA_DAMAGED] = "metadata",
+		[RECORD_REFERENCES_DAMAGED] = "references",
 		[RECORD_BODY_DAMAGED] = "body",
 	};
 	const struct ring_batch *k;
@@ -244,12 +247,25 @@ find_space(const struct journal *r, uint32_t n, uint64_t *from, uint64_t *to)
 	return true;
 }
 
+#define AT_SLOTS (UINT32_C(1) << 20) /* more than any free range */
+static_assert(2 * (JOURNAL_BATCHES + 1) < AT_SLOTS, "ranges, then slots");
+
+/* Whether a batch that is not damaged refers to the slot. */
+static bool
+slot_is_sound(const struct journal *r, uint32_t slot)
+{
+	const uint32_t batch = r->slot_batch[slot];
+
+	return batch != NO_BATCH && r->is[batch] == RECORD_SOUND;
+}
+
 const uint8_t *
 journal_damage_space(const struct journal *r, uint32_t *at, uint64_t *size)
 {
 	uint64_t from, to, edge;
+	uint32_t slot;
 
-	while (find_space(r, *at / 2, &from, &to)) {
+	while (*at < AT_SLOTS && find_space(r, *at / 2, &from, &to)) {
 		/* where the data begins again at its start */
 		edge = (from / r->data_size + 1) * r->data_size;
 		if (*at % 2 == 0)
@@ -262,6 +278,13 @@ journal_damage_space(const struct journal *r, uint32_t *at, uint64_t *size)
 		*size = to - from;
 		return r->data + from % r->data_size;
 	}
+	for (*at = *at < AT_SLOTS ? AT_SLOTS : *at; *at - AT_SLOTS < r->nb_slots;) {
+		slot = (*at)++ - AT_SLOTS;
+		if (slot_is_sound(r, slot))
+			continue;
+		*size = r->slot_bytes;
+		return r->area + slot * r->slot_bytes;
+	}
 	return NULL;
 }
 
@@ -272,6 +295,7 @@ journal_damage_drop(struct journal *r, uint32_t batch)
 		return;
 	journal_spill_dropped(r, batch);
 	put_status(r, batch, (struct batch_status){.state = BATCH_FREE});
+	journal_slots_free(r, batch);
 	r->is[batch] = RECORD_SOUND;
 	r->free_batch[r->nb_free++] = batch;
 	r->nb_damaged--;

@@ -17,6 +17,7 @@
 #include "io/own_file.h"
 #include "journal/journal_private.h"
 
+#define SLOT_MAX (UINT64_C(1) << 36) /* bytes of a slot: sums of slots do not overflow */
 #define PAGE_MAX (UINT64_C(1) << 34) /* the largest supported huge page */
 
 static uint32_t
@@ -44,6 +45,24 @@ map_file(struct journal *r, uint64_t size)
 	return 0;
 }
 
+static uint64_t
+slot_bytes(const struct ring_header *h)
+{
+	return (uint64_t)h->slot_blocks * XFER_BLOCK;
+}
+
+/* Number of slots: as many as fit between the data and the end of the file. */
+static uint32_t
+nb_slots(const struct ring_header *h)
+{
+	uint64_t n;
+
+	if (h->slot_blocks == 0)
+		return 0;
+	n = (h->size - h->data_at - h->data_size) / slot_bytes(h);
+	return n < JOURNAL_SLOTS ? n : JOURNAL_SLOTS;
+}
+
 static void
 find_parts(struct journal *r, const struct ring_header *h)
 {
@@ -53,6 +72,11 @@ find_parts(struct journal *r, const struct ring_header *h)
 	r->data = r->map + h->data_at;
 	r->data_size = h->data_size;
 	r->nb_batches = h->nb_batches;
+	r->nb_slots = nb_slots(h);
+	if (r->nb_slots > 0) {
+		r->area = r->data + h->data_size;
+		r->slot_bytes = slot_bytes(h);
+	}
 }
 
 /*
@@ -74,11 +98,22 @@ lay_out(struct ring_header *h, const struct journal_config *c, uint64_t page, ch
 {
 	const uint32_t nb = c->batches > 0 ? c->batches : JOURNAL_BATCHES;
 
-	*h = (struct ring_header){
-		.version = RING_VERSION, .receiver_id = c->receiver_id, .nb_batches = nb};
+	if (c->slots > JOURNAL_SLOTS || (c->slots == 0) != (c->slot_bytes == 0) ||
+		c->slot_bytes % XFER_BLOCK != 0 || c->slot_bytes > SLOT_MAX) {
+		snprintf(message, PATH_MAX,
+			"journal has %u slots of %llu bytes, expected at most %u, of a multiple of "
+			"%u bytes up to %llu",
+			c->slots, (unsigned long long)c->slot_bytes, JOURNAL_SLOTS, XFER_BLOCK,
+			(unsigned long long)SLOT_MAX);
+		return -EINVAL;
+	}
+	*h = (struct ring_header){.version = c->slots > 0 ? RING_VERSION_AREA : RING_VERSION,
+		.receiver_id = c->receiver_id,
+		.nb_batches = nb,
+		.slot_blocks = c->slot_bytes / XFER_BLOCK};
 	h->data_at = round_up(lay_out_parts(h), page);
 	h->data_size = round_up(c->bytes, page);
-	h->size = h->data_at + h->data_size;
+	h->size = h->data_at + h->data_size + round_up(c->slots * c->slot_bytes, page);
 	if (nb > JOURNAL_BATCHES || c->bytes < 2 * XFER_BLOCK || h->data_size < c->bytes ||
 		h->size < h->data_size) {
 		snprintf(message, PATH_MAX, "journal has %llu bytes, expected at least %u",
@@ -123,17 +158,22 @@ static bool
 parts_fit(const struct ring_header *h, uint64_t size)
 {
 	struct ring_header made = {.nb_batches = h->nb_batches};
-	uint64_t end, page;
+	uint64_t end, page, area;
 
 	if (h->nb_batches == 0 || h->nb_batches > JOURNAL_BATCHES)
 		return false;
 	end = lay_out_parts(&made);
 	if (h->ledger_at != made.ledger_at || h->runs_at != made.runs_at ||
 		h->batches_at != made.batches_at || h->size != size || h->data_at > size ||
-		h->data_size != size - h->data_at || h->data_size < 2 * XFER_BLOCK)
+		h->data_size > size - h->data_at || h->data_size < 2 * XFER_BLOCK)
+		return false;
+	area = size - h->data_at - h->data_size;
+	if (h->version == RING_VERSION ? area != 0 || h->slot_blocks != 0
+				       : h->slot_blocks == 0 || slot_bytes(h) > area)
 		return false;
 	for (page = XFER_BLOCK; page <= PAGE_MAX; page *= 2) {
-		if (h->data_at == round_up(end, page) && h->data_size % page == 0)
+		if (h->data_at == round_up(end, page) && h->data_size % page == 0 &&
+			area % page == 0)
 			return true;
 	}
 	return false;
@@ -145,12 +185,12 @@ check_header(const struct ring_header *h, const char *path, uint64_t size, char 
 {
 	const char *what = NULL;
 
-	if (h->version != RING_VERSION) {
+	if (h->version != RING_VERSION && h->version != RING_VERSION_AREA) {
 		snprintf(message, PATH_MAX,
-			"%.3000s is a journal of version %u, expected version %u. Send or import "
-			"its batches with the version of braggline that created it, then remove "
-			"it",
-			path, h->version, RING_VERSION);
+			"%.3000s is a journal of version %u, expected version %u or %u. Send or "
+			"import its batches with the version of braggline that created it, then "
+			"remove it",
+			path, h->version, RING_VERSION, RING_VERSION_AREA);
 		return -EINVAL;
 	}
 	if (h->crc != header_crc(h))
@@ -232,14 +272,23 @@ refuse_runs(const struct journal *r, const char *path, char *message)
 	return -EBADMSG;
 }
 
+/* Whether the room can have the batch, and the numbers of its references are in range. */
+static bool
+room_fits(const struct journal *r, const struct ring_batch *b)
+{
+	if (b->body_bytes % XFER_BLOCK != 0 || b->body_bytes / XFER_BLOCK > UINT32_MAX ||
+		b->rest_bytes > b->body_bytes || b->nb_references > JOURNAL_REFERENCES ||
+		b->nb_references > r->nb_slots || (b->nb_references == 0 && b->rest_bytes != 0))
+		return false;
+	return b->position % r->data_size + room_bytes(b) <= r->data_size;
+}
+
 bool
 journal_record_fits(const struct journal *r, const struct ring_batch *b)
 {
 	return b->position <= POSITION_MAX && b->position % XFER_BLOCK == 0 &&
 		b->sequence != UINT64_MAX && b->run < JOURNAL_RUNS && b->table < XFER_TABLES &&
-		b->body_bytes % XFER_BLOCK == 0 && b->body_bytes <= r->data_size - XFER_BLOCK &&
-		b->body_bytes / XFER_BLOCK <= UINT32_MAX &&
-		b->position % r->data_size + XFER_BLOCK + b->body_bytes <= r->data_size &&
+		room_fits(r, b) &&
 		(r->run_status[b->run].state == RUN_LIVE || r->run_problem[b->run] != NULL);
 }
 
@@ -255,6 +304,30 @@ read_record(struct journal *r, uint32_t batch)
 	r->stats.corrected += wrong;
 	r->known[batch] = b;
 	return true;
+}
+
+/* Check the references and the body of a held batch. The slots are its own from then on. */
+static enum record_is
+check_body(struct journal *r, uint32_t batch)
+{
+	const struct ring_batch *k = &r->known[batch];
+	struct iovec part[JOURNAL_REFERENCES];
+	struct journal_batch b = known_members(k);
+	int wrong;
+
+	if (k->nb_references == 0)
+		return journal_body_is_sound(r, batch) ? RECORD_SOUND : RECORD_BODY_DAMAGED;
+	wrong = journal_references_open(r, batch, part);
+	if (wrong < 0)
+		return RECORD_REFERENCES_DAMAGED;
+	/* first: a sound batch that refers to the same slots may follow */
+	journal_place_parts(r, batch, part, &b);
+	if (journal_body_crc32c(&b) != k->body_crc32c)
+		return RECORD_BODY_DAMAGED;
+	if (!journal_slots_hold(r, batch, part))
+		return RECORD_REFERENCES_DAMAGED;
+	r->stats.corrected += wrong;
+	return RECORD_SOUND;
 }
 
 /* Check a record that is not free, and the bytes of its batch. */
@@ -273,7 +346,23 @@ check_record(struct journal *r, uint32_t batch, bool status_known)
 		return RECORD_SOUND;
 	if (k->metadata_crc32c != arrow_crc32c(0, data_at(r, k->position), XFER_BLOCK))
 		return RECORD_METADATA_DAMAGED;
-	return journal_body_is_sound(r, batch) ? RECORD_SOUND : RECORD_BODY_DAMAGED;
+	return check_body(r, batch);
+}
+
+/*
+ * Give a damaged batch its slots, so that its bytes can be saved, if they are known and no sound
+ * batch refers to one of them.
+ */
+static void
+find_slots(struct journal *r, uint32_t batch)
+{
+	struct iovec part[JOURNAL_REFERENCES];
+
+	if (r->is[batch] == RECORD_SOUND || !record_is_known(r->is[batch]) ||
+		r->status[batch].state != BATCH_HELD || r->known[batch].nb_references == 0)
+		return;
+	if (journal_references_open(r, batch, part) >= 0)
+		(void)journal_slots_hold(r, batch, part);
 }
 
 /* Check that the held batches do not overlap and fit into the capacity together. */
@@ -418,6 +507,9 @@ find_batches(struct journal *r)
 		else
 			r->nb_damaged++;
 	}
+	for (i = 0; i < r->nb_batches && r->nb_damaged > 0; i++)
+		find_slots(r, i);
+	journal_slots_find(r);
 	r->stats.damaged = r->nb_damaged;
 	find_lost_stores(r, given & ~known);
 	qsort(r->taken, n, sizeof(*r->taken), by_position);
@@ -444,7 +536,7 @@ rebuild(struct journal *r, const char *path, bool only_sound, char *message)
 	r->known = aligned_alloc(sizeof(*r->known), r->nb_batches * sizeof(*r->known));
 	r->copies_stay = calloc(r->nb_batches, sizeof(*r->copies_stay));
 	if (r->taken == NULL || r->free_batch == NULL || r->is == NULL || r->status == NULL ||
-		r->known == NULL || r->copies_stay == NULL) {
+		r->known == NULL || r->copies_stay == NULL || journal_area_create(r) < 0) {
 		snprintf(message, PATH_MAX, "cannot allocate a list of %u batches", r->nb_batches);
 		return -ENOMEM;
 	}
@@ -500,10 +592,10 @@ header_is_begun(const struct ring_header *h, uint64_t size)
 	if (h->nb_batches > JOURNAL_BATCHES)
 		return false;
 	(void)lay_out_parts(&made);
-	return is_begun(h->version, RING_VERSION) && is_begun(h->size, size) &&
-		is_begun(h->ledger_at, made.ledger_at) && is_begun(h->runs_at, made.runs_at) &&
-		is_begun(h->batches_at, made.batches_at) && h->data_at <= size &&
-		h->data_size <= size && h->reserved == 0 &&
+	return (is_begun(h->version, RING_VERSION) || h->version == RING_VERSION_AREA) &&
+		is_begun(h->size, size) && is_begun(h->ledger_at, made.ledger_at) &&
+		is_begun(h->runs_at, made.runs_at) && is_begun(h->batches_at, made.batches_at) &&
+		h->data_at <= size && h->data_size <= size && slot_bytes(h) <= size &&
 		memcmp(h->store, zeros, sizeof(zeros)) == 0;
 }
 
@@ -586,13 +678,20 @@ read_ledgers(struct journal *r)
 	r->ledger_lost = r->newest.number == 0 && (copy[0].number != 0 || copy[1].crc != 0);
 }
 
+/* A file may have more slots, because its size is rounded up. */
+static bool
+area_is_as_configured(const struct journal *r, const struct journal_config *c)
+{
+	return r->slot_bytes == c->slot_bytes && r->nb_slots >= c->slots;
+}
+
 /* @param c  NULL: accept any receiver. @return 1: adopted; 0: no file content; -errno */
 static int
 adopt(struct journal *r, const char *path, const struct journal_config *c, uint64_t size,
 	char *message)
 {
 	struct ring_header h;
-	int ret = read_header(r->fd, path, c, size, &h, message);
+	int n, ret = read_header(r->fd, path, c, size, &h, message);
 
 	if (ret <= 0)
 		return ret;
@@ -606,10 +705,15 @@ adopt(struct journal *r, const char *path, const struct journal_config *c, uint6
 	ret = rebuild(r, path, c != NULL, message);
 	if (ret < 0)
 		return ret;
-	snprintf(message, PATH_MAX,
+	n = snprintf(message, PATH_MAX,
 		"resumed %llu batches of %.3000s, %llu in doubt; %llu damaged, %llu corrected",
 		(unsigned long long)r->stats.batches, path, (unsigned long long)r->stats.in_doubt,
 		(unsigned long long)r->stats.damaged, (unsigned long long)r->stats.corrected);
+	if (c != NULL && !area_is_as_configured(r, c))
+		snprintf(message + n, PATH_MAX - n,
+			"; it has %u slots of %llu bytes, configured %u of %llu", r->nb_slots,
+			(unsigned long long)r->slot_bytes, c->slots,
+			(unsigned long long)c->slot_bytes);
 	return 1;
 }
 
@@ -747,8 +851,10 @@ journal_open(struct journal **ring, const struct journal_config *c, char message
 			ret = rebuild(r, c->path, true, message);
 		}
 		if (ret == 0)
-			snprintf(message, PATH_MAX, "%.3000s: created, %llu bytes for batches",
-				c->path, (unsigned long long)r->data_size);
+			snprintf(message, PATH_MAX,
+				"%.3000s: created, %llu bytes for batches, %u slots of %llu bytes",
+				c->path, (unsigned long long)r->data_size, r->nb_slots,
+				(unsigned long long)r->slot_bytes);
 	}
 	if (ret < 0) {
 		journal_close(r);
@@ -856,6 +962,7 @@ journal_close(struct journal *r)
 	free(r->status);
 	free(r->known);
 	free(r->copies_stay);
+	journal_area_destroy(r);
 	journal_runs_free(r);
 	free(r);
 }

@@ -9,8 +9,9 @@
 #include "arrow/crc32c.h"
 #include "journal/journal.h"
 
-#define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
-#define RING_VERSION 10
+#define RING_MAGIC	  UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
+#define RING_VERSION	  10
+#define RING_VERSION_AREA 11 /* of a file with an area */
 
 /* What is valid in the record of a store. Without STORE_USED, the record is free. */
 enum store_status {
@@ -57,7 +58,11 @@ struct ring_header {
 	uint64_t data_at;
 	uint64_t data_size;
 	uint32_t nb_batches;
-	uint32_t reserved;
+	/*
+	 * size of a slot in blocks; 0: there is no area. Otherwise the area is behind the data, up
+	 * to the end of the file
+	 */
+	uint32_t slot_blocks;
 	struct ring_store store[JOURNAL_STORES];
 	/* the last ones; the next one overwrites the oldest */
 	struct ring_incarnation incarnation[JOURNAL_INCARNATIONS];
@@ -163,10 +168,20 @@ struct ring_batch {
 	uint8_t table;
 	uint8_t reserved;
 	uint32_t metadata_crc32c;
-	uint8_t reserved2[48];
+	uint32_t nb_references;	 /* entries of the table behind the metadata */
+	uint64_t rest_bytes;	 /* of the body, in the room; 0 without references */
+	uint32_t references_crc; /* of that table */
+	uint8_t reserved2[32];
 	uint32_t crc; /* of the members from `position` on */
 };
 static_assert(sizeof(struct ring_batch) == 128, "two cache lines");
+
+/*
+ * The table of references is an array of struct journal_reference. It has a block of the room,
+ * between the metadata and the rest of the body.
+ */
+static_assert(sizeof(struct journal_reference) == 24, "layout");
+static_assert(JOURNAL_REFERENCES * sizeof(struct journal_reference) <= XFER_BLOCK, "one block");
 
 /*
  * The status of a batch, a run or a store changes, so it has a checksum of its own, in the same
@@ -210,6 +225,7 @@ enum record_is {
 	RECORD_STATUS_DAMAGED, /* only its status is not known */
 	RECORD_RUN_DAMAGED,
 	RECORD_METADATA_DAMAGED,
+	RECORD_REFERENCES_DAMAGED, /* its table, or another batch has one of the slots */
 	RECORD_BODY_DAMAGED,
 };
 
@@ -249,6 +265,9 @@ struct journal {
 	uint8_t *data;
 	uint64_t data_size;
 	uint32_t nb_batches;
+	uint8_t *area; /* NULL: none */
+	uint64_t slot_bytes;
+	uint32_t nb_slots;
 	/* The members below are not in the file. They are rebuilt from it. */
 	struct taken *taken; /* circular array of nb_batches + 1 */
 	uint32_t taken_head;
@@ -268,6 +287,25 @@ struct journal {
 	 */
 	struct ring_batch *known;
 	bool *copies_stay; /* by batch: the copy here is damaged, see journal_keep_copies() */
+	/* By batch: its first slot; JOURNAL_NO_SLOT: it refers to none, or it is not known. */
+	uint32_t *first_slot;
+	/*
+	 * By the first slot of a batch: its parts in slots. The producer writes them while it has
+	 * the slot.
+	 */
+	struct iovec (*in_slot)[JOURNAL_REFERENCES];
+	uint32_t *slot_batch; /* by slot: the batch that refers to it; NO_BATCH: none */
+	uint32_t *freed;      /* slots that are free, but not granted yet */
+	uint32_t nb_freed;
+	/*
+	 * Free slots, from the owner to the producer. Every entry that is not taken is another
+	 * slot, so the owner never overtakes the producer.
+	 */
+	uint32_t *slot_ring;	/* circular array of nb_slots */
+	uint64_t slots_granted; /* atomic; number of entries ever added. The owner writes it */
+	uint64_t slots_taken;	/* number of entries ever taken. It belongs to the producer */
+	uint32_t *own_slot;	/* slots that the producer has given back; it belongs to it */
+	uint32_t nb_own_slots;
 	struct run_status run_status[JOURNAL_RUNS];
 	uint8_t *is; /* enum record_is of each record that is not free */
 	/* Damaged records. While there is one, no space is granted: its bytes may be anywhere. */
@@ -299,6 +337,8 @@ struct journal {
 	void (*step)(void *arg);
 	void *step_arg;
 };
+
+#define NO_BATCH UINT32_MAX
 
 /* Mark a point where a process may be killed. No store is reordered across it. */
 static inline void
@@ -394,14 +434,24 @@ known_members(const struct ring_batch *k)
 		.metadata_crc32c = k->metadata_crc32c,
 		.run = k->run,
 		.table = k->table,
+		.nb_references = k->nb_references,
+		.references_crc32c = k->references_crc,
+		.rest_bytes = k->nb_references > 0 ? k->rest_bytes : k->body_bytes,
 	};
 }
 
-/* Size of the room of a batch, bytes. */
+static inline uint64_t
+round_up(uint64_t n, uint64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+/* Size of the room of a batch, bytes: the metadata, the table of references, the rest. */
 static inline uint64_t
 room_bytes(const struct ring_batch *k)
 {
-	return XFER_BLOCK + k->body_bytes;
+	return k->nb_references > 0 ? 2 * XFER_BLOCK + round_up(k->rest_bytes, XFER_BLOCK)
+				    : XFER_BLOCK + k->body_bytes;
 }
 
 /* End of the room of a batch. */
@@ -418,10 +468,60 @@ data_at(const struct journal *r, uint64_t position)
 	return r->data + position % r->data_size;
 }
 
-/* Set where the bytes of a batch are whose record is known. */
+/* The table of references in the room at a position. */
+static inline struct journal_reference *
+table_at(const struct journal *r, uint64_t position)
+{
+	return (struct journal_reference *)(data_at(r, position) + XFER_BLOCK);
+}
+
+/**
+ * Set where the bytes of a batch are whose record is known. Nothing is set if it refers to slots
+ * that are not known.
+ */
 void journal_place(const struct journal *r, uint32_t batch, struct journal_batch *to);
 
-/* Whether the body of a batch matches its checksum. */
+/** As journal_place(). @param in_slot  the parts in slots; they stay the caller's */
+void journal_place_parts(const struct journal *r, uint32_t batch, const struct iovec *in_slot,
+	struct journal_batch *to);
+
+/** Allocate the memory for the slots. @return 0; -ENOMEM */
+int journal_area_create(struct journal *r);
+
+void journal_area_destroy(struct journal *r);
+
+/**
+ * Read the table of references of a batch whose record is known. One wrong bit is corrected, not in
+ * the file.
+ * @param part  out: the parts of the body in slots, in range
+ * @return number of wrong bits: 0 or 1; -EBADMSG: more, or a reference is out of range
+ */
+int journal_references_open(
+	const struct journal *r, uint32_t batch, struct iovec part[JOURNAL_REFERENCES]);
+
+/**
+ * Write the table of references of a batch again if it is not what this process knows of it.
+ * @return whether it was written
+ */
+bool journal_references_mend(struct journal *r, uint32_t batch);
+
+/**
+ * Give slots to a batch.
+ * @param part  of journal_references_open()
+ * @return false: it refers to a slot twice, or another batch refers to one. Nothing is changed
+ */
+bool journal_slots_hold(struct journal *r, uint32_t batch, const struct iovec *part);
+
+/** A batch does not refer to its slots any more. They are granted by journal_grant(). */
+void journal_slots_free(struct journal *r, uint32_t batch);
+
+/** Free all slots that no batch has. Once, when the file is opened. */
+void journal_slots_find(struct journal *r);
+
+/** Grant the producer the slots that are free. Called by journal_grant(). */
+void journal_slots_grant(struct journal *r);
+
+/** Whether the body of a held batch matches its checksum. */
 bool journal_body_is_sound(const struct journal *r, uint32_t batch);
 
 static inline uint32_t
@@ -508,11 +608,5 @@ bool journal_record_mend(struct journal *r, uint32_t batch);
 
 /** Whether the record can be of a batch: all its numbers are in range. Its checksum is not read. */
 bool journal_record_fits(const struct journal *r, const struct ring_batch *b);
-
-static inline uint64_t
-round_up(uint64_t n, uint64_t to)
-{
-	return (n + to - 1) / to * to;
-}
 
 #endif /* JOURNAL_PRIVATE_H */
