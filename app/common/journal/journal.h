@@ -460,7 +460,7 @@ bool journal_is_damaged(const struct journal *r);
 
 /** A damaged batch. */
 struct journal_damage {
-	/** record, run, metadata, references or body: the first of these that is damaged */
+	/** record, run, metadata, table of references or body: the first that is damaged */
 	const char *what;
 	bool held;	   /**< false: in doubt, a store has it */
 	bool known;	   /**< the record is sound, except its status */

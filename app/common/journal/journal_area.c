@@ -160,6 +160,17 @@ journal_references_mend(struct journal *r, uint32_t batch)
 	return true;
 }
 
+/* Whether a part is in the same slot as one before it. */
+static bool
+is_repeated(const struct journal *r, const struct iovec *part, uint32_t i)
+{
+	uint32_t k;
+
+	for (k = 0; k < i && slot_of(r, &part[k]) != slot_of(r, &part[i]); k++)
+		;
+	return k < i;
+}
+
 int
 journal_references_open(
 	const struct journal *r, uint32_t batch, struct iovec part[JOURNAL_REFERENCES])
@@ -184,6 +195,8 @@ journal_references_open(
 			return -EBADMSG;
 		left -= f->bytes;
 		part[i] = (struct iovec){r->area + f->slot * r->slot_bytes + f->offset, f->bytes};
+		if (is_repeated(r, part, i))
+			return -EBADMSG;
 	}
 	return left == 0 ? wrong : -EBADMSG;
 }

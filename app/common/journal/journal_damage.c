@@ -167,7 +167,7 @@ journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damag
 		[RECORD_STATUS_DAMAGED] = "record",
 		[RECORD_RUN_DAMAGED] = "run",
 		[RECORD_METADATA_DAMAGED] = "metadata",
-		[RECORD_REFERENCES_DAMAGED] = "references",
+		[RECORD_REFERENCES_DAMAGED] = "table of references",
 		[RECORD_BODY_DAMAGED] = "body",
 	};
 	const struct ring_batch *k;

@@ -494,7 +494,8 @@ void journal_area_destroy(struct journal *r);
  * Read the table of references of a batch whose record is known. One wrong bit is corrected, not in
  * the file.
  * @param part  out: the parts of the body in slots, in range
- * @return number of wrong bits: 0 or 1; -EBADMSG: more, or a reference is out of range
+ * @return number of wrong bits: 0 or 1; -EBADMSG: more, or a reference is out of range, or two are
+ *   to the same slot
  */
 int journal_references_open(
 	const struct journal *r, uint32_t batch, struct iovec part[JOURNAL_REFERENCES]);
@@ -508,7 +509,7 @@ bool journal_references_mend(struct journal *r, uint32_t batch);
 /**
  * Give slots to a batch.
  * @param part  of journal_references_open()
- * @return false: it refers to a slot twice, or another batch refers to one. Nothing is changed
+ * @return false: another batch refers to one of them. Nothing is changed
  */
 bool journal_slots_hold(struct journal *r, uint32_t batch, const struct iovec *part);
 

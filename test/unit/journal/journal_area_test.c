@@ -323,12 +323,841 @@ test_round(void **state)
 	unlink(path);
 }
 
+/* ---- two threads ----------------------------------------------------------------------------- */
+
+/* Batches that the producer has filled, and the owner has not committed. */
+#define HAND_OVER 4
+#define BATCHES	  10000
+
+static struct {
+	struct journal *journal;
+	struct journal_batch batch[HAND_OVER];
+	uint64_t filled;    /* atomic; the producer */
+	uint64_t committed; /* atomic; the owner */
+	unsigned int run;
+} hand;
+
+static void *
+produce(void *arg)
+{
+	struct journal_batch b;
+	uint64_t sequence;
+
+	for (sequence = 0; sequence < BATCHES; sequence++) {
+		while (!fill(hand.journal, &b, sequence, hand.run))
+			sched_yield();
+		while (sequence - __atomic_load_n(&hand.committed, __ATOMIC_ACQUIRE) >= HAND_OVER)
+			sched_yield();
+		hand.batch[sequence % HAND_OVER] = b;
+		__atomic_store_n(&hand.filled, sequence + 1, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+/* The producer writes to no slot that a held batch refers to. */
+static void
+test_two_threads(void **state)
+{
+	struct journal_stats stats;
+	struct journal_batch b;
+	uint32_t list[RECORDS], n;
+	uint64_t done = 0;
+	pthread_t producer;
+	struct journal *r;
+
+	unlink(path);
+	memset(&hand, 0, sizeof(hand));
+	hand.journal = r = open_ring(0, NULL, NULL);
+	hand.run = add_run(r);
+	assert_int_equal(pthread_create(&producer, NULL, produce, NULL), 0);
+	while (done < BATCHES) {
+		for (; done < __atomic_load_n(&hand.filled, __ATOMIC_ACQUIRE); done++) {
+			b = hand.batch[done % HAND_OVER];
+			(void)journal_commit(r, &b);
+			__atomic_store_n(&hand.committed, done + 1, __ATOMIC_RELEASE);
+		}
+		n = list_held(r, list);
+		if (n == 0) {
+			sched_yield();
+			continue;
+		}
+		n = list[random_number() % n];
+		assert_true(journal_get(r, n, &b));
+		assert_int_equal(b.nb_references, references_of(b.sequence));
+		assert_int_equal(journal_body_crc32c(&b), b.body_crc32c);
+		journal_release(r, n);
+	}
+	pthread_join(producer, NULL);
+	journal_stats_get(r, &stats);
+	assert_int_equal(stats.put, BATCHES);
+	assert_int_equal(check_held(r) + count_free(r), SLOTS);
+	journal_close(r);
+	unlink(path);
+}
+
+/* ---- kill ------------------------------------------------------------------------------------ */
+
+/* The state of the batches before and after the current operation. Shared with the child. */
+struct model {
+	bool now[SEQUENCES]; /* held */
+	bool next[SEQUENCES];
+	uint64_t sequence;
+	uint64_t steps; /* stores to the journal */
+	uint64_t kill_at;
+};
+
+static void
+count_step(void *arg)
+{
+	struct model *m = arg;
+
+	if (++m->steps == m->kill_at)
+		raise(SIGKILL);
+}
+
+/* One operation of a receiver. */
+static void
+act(struct journal *r, struct model *m, unsigned int run)
+{
+	uint32_t list[RECORDS], n = list_held(r, list);
+	const unsigned int what = random_number() % 8;
+	struct journal_batch b;
+
+	memcpy(m->next, m->now, sizeof(m->now));
+	if (what < 4 || n == 0) {
+		m->next[m->sequence] = true;
+		if (put(r, run, m->sequence) == UINT32_MAX)
+			m->next[m->sequence] = false;
+		m->sequence++;
+	} else {
+		n = list[random_number() % n];
+		assert_true(journal_get(r, n, &b));
+		m->next[b.sequence] = false;
+		if (what == 4) {
+			journal_assign(r, n, JOURNAL_SPILL);
+			journal_release_spilled(r, n);
+		} else if (what == 5) {
+			/* in doubt until the other store has confirmed */
+			journal_assign(r, n, 0);
+			journal_give(r, n);
+			journal_assign(r, n, 1);
+			journal_release(r, n);
+			journal_confirm(r, run, 0);
+		} else {
+			journal_release(r, n);
+		}
+	}
+	memcpy(m->now, m->next, sizeof(m->now));
+}
+
+static void
+live(struct model *m)
+{
+	struct journal *r = open_ring(0, count_step, m);
+	const unsigned int run = add_run(r);
+	unsigned int i;
+
+	assert_int_equal(journal_store_add(r, "10.0.0.1:1", 1), 0);
+	assert_int_equal(journal_store_add(r, "10.0.0.2:1", 2), 1);
+	for (i = 0; i < 60; i++)
+		act(r, m, run);
+	journal_close(r);
+}
+
+/* Each batch is there or is not, as before or after the operation that was interrupted. */
+static void
+look(const struct model *m, struct journal *r)
+{
+	bool found[SEQUENCES] = {false};
+	struct journal_stats stats;
+	struct journal_batch b;
+	uint32_t i;
+
+	for (i = journal_next(r, 0); i != UINT32_MAX; i = journal_next(r, i + 1)) {
+		assert_true(journal_get(r, i, &b));
+		assert_true(b.sequence < SEQUENCES && !found[b.sequence]);
+		found[b.sequence] = b.held;
+		check_batch(r, &b);
+	}
+	for (i = 0; i < SEQUENCES; i++)
+		assert_true(found[i] == m->now[i] || found[i] == m->next[i]);
+	journal_stats_get(r, &stats);
+	assert_int_equal(stats.damaged, 0);
+	assert_int_equal(stats.corrected, 0);
+	assert_int_equal(check_held(r) + count_free(r), SLOTS);
+}
+
+static void
+test_kill(void **state)
+{
+	struct model *m =
+		mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const uint64_t start = seed;
+	uint64_t steps, kill_at, sequence;
+	uint32_t list[RECORDS], n, adopted = 0;
+	struct journal_run run;
+	struct journal *r;
+	int status;
+	pid_t pid;
+
+	assert_true(m != MAP_FAILED);
+	unlink(path);
+	memset(m, 0, sizeof(*m));
+	live(m);
+	steps = m->steps;
+	assert_true(steps > 100);
+	for (kill_at = 1; kill_at <= steps; kill_at++) {
+		unlink(path);
+		memset(m, 0, sizeof(*m));
+		m->kill_at = kill_at;
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0) {
+			seed = start;
+			live(m);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		/* before the header is valid there is nothing to adopt */
+		r = open_ring(kill_at == 1 ? 0 : 1, NULL, NULL);
+		look(m, r);
+		/* the journal can be used again */
+		n = list_held(r, list);
+		adopted += n;
+		if (!journal_run_get(r, 0, &run))
+			assert_int_equal(add_run(r), 0);
+		while (n > 0)
+			journal_release(r, list[--n]);
+		assert_int_equal(count_free(r), SLOTS);
+		for (sequence = 0; put(r, 0, sequence) != UINT32_MAX; sequence++)
+			;
+		assert_true(sequence > 4);
+		(void)check_held(r);
+		journal_close(r);
+	}
+	assert_true(adopted > 50);
+	printf("killed at %llu stores, %u batches adopted\n", (unsigned long long)steps, adopted);
+	munmap(m, sizeof(*m));
+	unlink(path);
+}
+
+/* ---- damage ---------------------------------------------------------------------------------- */
+
+static void
+write_at(off_t at, const void *bytes, size_t size)
+{
+	const int fd = open(path, O_RDWR);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, bytes, size, at), size);
+	close(fd);
+}
+
+static void
+read_at(off_t at, void *bytes, size_t size)
+{
+	const int fd = open(path, O_RDONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, bytes, size, at), size);
+	close(fd);
+}
+
+static void
+flip(uint64_t at, uint8_t bits)
+{
+	uint8_t byte;
+
+	read_at(at, &byte, 1);
+	byte ^= bits;
+	write_at(at, &byte, 1);
+}
+
+/* Checksum of the whole file. */
+static uint32_t
+checksum(void)
+{
+	const int fd = open(path, O_RDONLY);
+	struct stat st;
+	uint32_t crc;
+	void *bytes;
+
+	assert_true(fd >= 0 && fstat(fd, &st) == 0);
+	bytes = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+	assert_true(bytes != MAP_FAILED);
+	crc = arrow_crc32c(0, bytes, st.st_size);
+	munmap(bytes, st.st_size);
+	close(fd);
+	return crc;
+}
+
+/* A journal of three batches in records 0 to 2, all with references, for damage of the second. */
+struct three {
+	struct ring_header header;
+	struct ring_batch record;
+	struct journal_reference table[JOURNAL_REFERENCES];
+	uint64_t record_at;
+	uint64_t table_at;
+	uint64_t area_at;
+	uint32_t sum;
+};
+#define SECOND 5 /* its sequence number: three references, then a rest */
+
+static struct three
+make_three(void)
+{
+	static const uint64_t sequences[] = {1, SECOND, 2};
+	struct journal *r;
+	struct three f;
+	unsigned int i, run;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	run = add_run(r);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(put(r, run, sequences[i]), i);
+	journal_close(r);
+	read_at(0, &f.header, sizeof(f.header));
+	f.record_at = f.header.batches_at + sizeof(f.record);
+	read_at(f.record_at, &f.record, sizeof(f.record));
+	assert_int_equal(f.record.nb_references, 3);
+	assert_true(f.record.rest_bytes > 0);
+	f.table_at = f.header.data_at + f.record.position + XFER_BLOCK;
+	read_at(f.table_at, f.table, sizeof(f.table));
+	f.area_at = f.header.data_at + f.header.data_size;
+	f.sum = checksum();
+	return f;
+}
+
+/* Write the second batch's record and table with right checksums. */
+static void
+write_second(struct three *f)
+{
+	f->record.references_crc =
+		arrow_crc32c(0, f->table, f->record.nb_references % 128 * sizeof(f->table[0]));
+	f->record.crc = batch_crc(&f->record);
+	write_at(f->table_at, f->table, f->record.nb_references % 128 * sizeof(f->table[0]));
+	write_at(f->record_at, &f->record, sizeof(f->record));
+}
+
+/* One bit was wrong: opening corrects it, and repairs the file. */
+static void
+expect_corrected(const struct three *f)
+{
+	struct journal_stats stats;
+	struct journal *r;
+	const uint32_t before = checksum();
+
+	assert_int_equal(journal_open_existing(&r, path, message), 0);
+	journal_stats_get(r, &stats);
+	assert_int_equal(stats.corrected, 1);
+	assert_int_equal(stats.damaged, 0);
+	assert_int_equal(stats.batches, 3);
+	journal_close(r);
+	assert_int_equal(checksum(), before);
+	r = open_ring(1, NULL, NULL);
+	assert_int_equal(check_held(r) + count_free(r), SLOTS);
+	journal_close(r);
+	assert_int_equal(checksum(), f->sum);
+}
+
+/* Whether a part of the space outside of sound batches has these bytes. */
+static bool
+is_in_space(const struct journal *r, const struct iovec *bytes)
+{
+	const uint8_t *part;
+	uint64_t size;
+	uint32_t at = 0;
+
+	while ((part = journal_damage_space(r, &at, &size)) != NULL) {
+		assert_true(size > 0 && size % XFER_BLOCK == 0);
+		assert_true(part >= r->data && part + size <= r->map + r->size);
+		if ((uint8_t *)bytes->iov_base >= part &&
+			(uint8_t *)bytes->iov_base + bytes->iov_len <= part + size)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The second batch is damaged: the others are sound, and no slot is granted before it was dropped.
+ * @param placed  its bytes are known
+ */
+static void
+expect_damaged(const char *text, bool placed)
+{
+	const uint32_t before = checksum();
+	struct iovec part[JOURNAL_PARTS];
+	struct journal_damage d;
+	struct journal_stats stats;
+	struct journal_batch b;
+	struct journal *r;
+	uint32_t list[RECORDS], i, k, n;
+	char line[256];
+
+	for (i = 0; i < 2; i++) {
+		if (i == 0)
+			assert_int_equal(journal_open_existing(&r, path, message), 0);
+		else
+			r = open_ring(1, NULL, NULL);
+		journal_stats_get(r, &stats);
+		assert_int_equal(stats.damaged, 1);
+		assert_int_equal(list_held(r, list), 2);
+		assert_int_equal(journal_damage_next(r, 0), 1);
+		assert_true(journal_damage_get(r, 1, &d));
+		journal_damage_text(r, 1, line, sizeof(line));
+		if (strstr(line, text) == NULL)
+			fail_msg("%s, expected %s", line, text);
+		assert_int_equal(d.batch.metadata != NULL, placed);
+		n = journal_parts(&d.batch, part);
+		assert_int_equal(n, placed ? 4 : 0);
+		for (k = 0; k < n; k++) {
+			assert_true((uint8_t *)part[k].iov_base >= r->data &&
+				(uint8_t *)part[k].iov_base + part[k].iov_len <= r->map + r->size);
+			assert_true(is_in_space(r, &part[k]));
+		}
+		for (k = 0; k < 2; k++) {
+			assert_true(journal_get(r, list[k], &b));
+			check_batch(r, &b);
+			for (n = journal_parts(&b, part); n-- > 0;)
+				assert_false(is_in_space(r, &part[n]));
+		}
+		assert_int_equal(count_free(r), 0);
+		if (i == 0)
+			journal_close(r);
+		assert_int_equal(checksum(), before);
+	}
+	journal_release(r, 0);
+	assert_int_equal(count_free(r), 0);
+	journal_damage_drop(r, 1);
+	journal_damage_drop(r, 1);
+	assert_int_equal(check_held(r) + count_free(r), SLOTS);
+	assert_int_equal(put(r, 0, 50), 1);
+	journal_release(r, 2);
+	assert_int_equal(check_held(r) + count_free(r), SLOTS);
+	journal_close(r);
+	r = open_ring(1, NULL, NULL);
+	assert_non_null(strstr(message, "1 batches"));
+	assert_int_equal(check_held(r) + count_free(r), SLOTS);
+	journal_close(r);
+}
+
+/* Wrong bits in the table, in the numbers of the record, and in the slots. */
+static void
+test_bits(void **state)
+{
+	struct three f;
+	size_t i;
+
+	f = make_three();
+	for (i = 0; i < 3 * sizeof(f.table[0]); i++) {
+		flip(f.table_at + i, 1u << i % 8);
+		expect_corrected(&f);
+	}
+	for (i = offsetof(struct ring_batch, nb_references);
+		i < offsetof(struct ring_batch, reserved2); i++) {
+		flip(f.record_at + i, 1u << i % 8);
+		expect_corrected(&f);
+	}
+	for (i = 0; i < 3 * sizeof(f.table[0]); i += 5) {
+		f = make_three();
+		flip(f.table_at + i, 5);
+		expect_damaged("its table of references is damaged; run run", false);
+	}
+	for (i = offsetof(struct ring_batch, nb_references);
+		i < offsetof(struct ring_batch, reserved2); i += 3) {
+		f = make_three();
+		flip(f.record_at + i, 5);
+		expect_damaged("its record is damaged; its frames are unknown", false);
+	}
+	for (i = 0; i < 3; i++) {
+		f = make_three();
+		flip(f.area_at + f.table[i].slot * SLOT_BYTES + f.table[i].offset, 1);
+		expect_damaged("its body is damaged; run run", true);
+		f = make_three();
+		flip(f.area_at + f.table[i].slot * SLOT_BYTES + f.table[i].offset +
+				f.table[i].bytes - 1,
+			1);
+		expect_damaged("its body is damaged; run run", true);
+	}
+	f = make_three();
+	flip(f.table_at + XFER_BLOCK + f.record.rest_bytes - 1, 1);
+	expect_damaged("its body is damaged; run run", true);
+	f = make_three();
+	flip(f.table_at - 1, 1);
+	expect_damaged("its metadata is damaged; run run", true);
+	/* the status of its record: its slots are still known */
+	f = make_three();
+	flip(f.record_at, 3);
+	flip(f.record_at + 5, 3);
+	expect_damaged("its record is damaged; run run", true);
+	/* what is behind the table is not used */
+	f = make_three();
+	flip(f.table_at + 3 * sizeof(f.table[0]), 1);
+	journal_close(open_ring(1, NULL, NULL));
+	assert_non_null(strstr(message, "0 damaged, 0 corrected"));
+	unlink(path);
+}
+
+/* Numbers out of range are refused, even with right checksums. */
+static void
+test_forged(void **state)
+{
+	struct three f;
+	uint64_t size;
+	unsigned int i;
+
+	for (i = 0; i < 14; i++) {
+		f = make_three();
+		size = f.table[1].bytes;
+		switch (i) {
+		case 0:
+			f.table[1].slot = SLOTS;
+			break;
+		case 1:
+			f.table[2].slot = UINT32_MAX;
+			break;
+		case 2:
+			f.table[1].slot = f.table[0].slot;
+			break;
+		case 3:
+			f.table[1].offset = SLOT_BYTES - size + 1;
+			break;
+		case 4:
+			f.table[1].offset = UINT64_MAX - size + 1;
+			break;
+		case 5:
+			f.table[1].offset = UINT64_MAX;
+			break;
+		case 6:
+			f.table[1].bytes = UINT64_MAX;
+			break;
+		case 7:
+			f.table[0].bytes += size;
+			f.table[1].bytes = 0;
+			break;
+		case 8:
+			f.table[1].bytes--;
+			break;
+		case 9:
+			f.table[1].bytes++;
+			break;
+		case 10:
+			f.table[1].reserved = 1;
+			break;
+		case 11:
+			f.record.nb_references = 2;
+			break;
+		case 12:
+			f.record.nb_references = 4;
+			break;
+		default:
+			f.record.rest_bytes += XFER_BLOCK;
+			break;
+		}
+		write_second(&f);
+		expect_damaged("its table of references is damaged; run run", false);
+	}
+	for (i = 0; i < 6; i++) {
+		f = make_three();
+		switch (i) {
+		case 0:
+			f.record.nb_references = 0;
+			break;
+		case 1:
+			f.record.nb_references = SLOTS + 1;
+			break;
+		case 2:
+			f.record.nb_references = UINT32_MAX;
+			break;
+		case 3:
+			f.record.rest_bytes = f.record.body_bytes + 1;
+			break;
+		case 4:
+			f.record.rest_bytes = UINT64_MAX;
+			break;
+		default:
+			f.record.rest_bytes = f.record.body_bytes = RING_BYTES;
+			break;
+		}
+		write_second(&f);
+		expect_damaged("its record is damaged; its frames are unknown", false);
+	}
+	unlink(path);
+}
+
+/* Sum of the second batch's body, as it is in the file. */
+static uint32_t
+sum_second(const struct three *f)
+{
+	uint8_t bytes[SLOT_BYTES + XFER_BLOCK];
+	uint32_t i, crc = 0;
+
+	for (i = 0; i < 3; i++) {
+		read_at(f->area_at + f->table[i].slot * SLOT_BYTES + f->table[i].offset, bytes,
+			f->table[i].bytes);
+		crc = arrow_crc32c(crc, bytes, f->table[i].bytes);
+	}
+	assert_true(f->record.rest_bytes <= sizeof(bytes));
+	read_at(f->table_at + XFER_BLOCK, bytes, f->record.rest_bytes);
+	return arrow_crc32c(crc, bytes, f->record.rest_bytes);
+}
+
+/*
+ * The second batch refers to a slot of the first one: one of them is damaged, whether the bytes
+ * there match its checksum or not. The slot becomes free once.
+ */
+static void
+test_same_slot(void **state)
+{
+	struct journal_reference other;
+	struct journal_damage d;
+	struct ring_batch first;
+	struct three f;
+	struct journal *r;
+	uint32_t list[RECORDS], i;
+
+	for (i = 0; i < 2; i++) {
+		f = make_three();
+		read_at(f.header.batches_at, &first, sizeof(first));
+		read_at(f.header.data_at + first.position + XFER_BLOCK, &other, sizeof(other));
+		f.table[1].slot = other.slot;
+		if (i == 1)
+			f.record.body_crc32c = sum_second(&f);
+		write_second(&f);
+		r = open_ring(1, NULL, NULL);
+		assert_int_equal(list_held(r, list), 2);
+		assert_true(journal_damage_get(r, journal_damage_next(r, 0), &d));
+		assert_string_equal(d.what, i == 0 ? "body" : "table of references");
+		assert_null(d.batch.metadata);
+		assert_int_equal(count_free(r), 0);
+		journal_damage_drop(r, journal_damage_next(r, 0));
+		journal_release(r, list[0]);
+		journal_release(r, list[1]);
+		assert_int_equal(check_held(r), 0);
+		assert_int_equal(count_free(r), SLOTS);
+		journal_close(r);
+	}
+	unlink(path);
+}
+
+/* Two damaged batches that refer to the same slot: one of them has it, and it becomes free once. */
+static void
+test_same_slot_damaged(void **state)
+{
+	struct journal_damage d[2];
+	struct ring_batch record;
+	struct three f = make_three();
+	struct journal *r;
+	uint64_t sequence = 0;
+	unsigned int i;
+
+	/* the third record is the second, with another room and the same table */
+	read_at(f.header.batches_at + 2 * sizeof(record), &record, sizeof(record));
+	record.nb_references = f.record.nb_references;
+	record.rest_bytes = 0;
+	record.body_bytes = f.record.body_bytes - f.record.rest_bytes;
+	record.references_crc = f.record.references_crc;
+	while (record.body_bytes % XFER_BLOCK != 0) {
+		record.rest_bytes++;
+		record.body_bytes++;
+	}
+	record.crc = batch_crc(&record);
+	write_at(f.header.batches_at + 2 * sizeof(record), &record, sizeof(record));
+	write_at(f.header.data_at + record.position + XFER_BLOCK, f.table, 3 * sizeof(f.table[0]));
+	flip(f.area_at + f.table[0].slot * SLOT_BYTES + f.table[0].offset, 1);
+	r = open_ring(1, NULL, NULL);
+	for (i = 0; i < 2; i++)
+		assert_true(journal_damage_get(r, 1 + i, &d[i]));
+	assert_true((d[0].batch.metadata == NULL) != (d[1].batch.metadata == NULL));
+	assert_int_equal(count_free(r), 0);
+	journal_damage_drop(r, 2);
+	assert_int_equal(count_free(r), 0);
+	journal_damage_drop(r, 1);
+	assert_int_equal(check_held(r) + count_free(r), SLOTS);
+	while (put(r, 0, 50 + sequence) != UINT32_MAX)
+		sequence++;
+	assert_true(sequence > 1);
+	(void)check_held(r);
+	journal_close(r);
+	unlink(path);
+}
+
+/*
+ * The table changes while the journal is open: this process does not use it, and writes it again
+ * when it checks the batch.
+ */
+static void
+test_changed_table(void **state)
+{
+	struct journal_stats stats;
+	struct journal_batch b;
+	struct three f = make_three();
+	struct journal *r = open_ring(1, NULL, NULL);
+	uint8_t *table = r->data + f.record.position + XFER_BLOCK;
+	unsigned int i;
+
+	for (i = 0; i < 3 * sizeof(f.table[0]); i++) {
+		table[i] ^= 0xff;
+		assert_true(journal_get(r, 1, &b));
+		check_batch(r, &b);
+		assert_true(journal_check(r, 1));
+		assert_memory_equal(table, f.table, 3 * sizeof(f.table[0]));
+		journal_stats_get(r, &stats);
+		assert_int_equal(stats.corrected, i + 1);
+	}
+	/* all numbers of its slots are wrong when it is released */
+	memset(table, 0xff, 3 * sizeof(f.table[0]));
+	journal_release(r, 1);
+	assert_int_equal(check_held(r) + count_free(r), SLOTS);
+	/* damaged metadata: the batch keeps its slots until it is dropped */
+	assert_true(journal_get(r, 2, &b));
+	b.metadata[0] ^= 1;
+	assert_false(journal_check(r, 2));
+	i = count_free(r);
+	assert_true(i > 0);
+	journal_release(r, 0);
+	assert_int_equal(count_free(r), i);
+	journal_damage_drop(r, 2);
+	assert_int_equal(count_free(r), SLOTS);
+	journal_close(r);
+	unlink(path);
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static void
+expect_config(int wanted, uint64_t slot_bytes, uint32_t slots)
+{
+	const struct journal_config c = config_of(slot_bytes, slots);
+	struct journal_probe p;
+	struct journal *r = NULL;
+	struct stat st;
+	const int probed = journal_probe(&c, &p, message);
+
+	assert_int_equal(journal_open(&r, &c, message), wanted);
+	assert_int_equal(probed, wanted < 0 ? wanted : 0);
+	if (wanted < 0)
+		return;
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(p.file, st.st_size);
+	assert_int_equal(p.room, RING_BYTES);
+	assert_int_equal(p.adopts, wanted);
+	journal_close(r);
+}
+
+/* A file keeps its area, or has none; files without an area have the version that they had. */
+static void
+test_versions(void **state)
+{
+	struct ring_header h;
+	struct journal_stats stats;
+	struct journal *r;
+	uint64_t slot_bytes;
+	uint32_t slots;
+
+	unlink(path);
+	expect_config(0, 0, 0);
+	read_at(0, &h, sizeof(h));
+	assert_int_equal(h.version, RING_VERSION);
+	assert_int_equal(h.size, h.data_at + h.data_size);
+	expect_config(1, 0, 0);
+	assert_null(strstr(message, "slots"));
+	expect_config(1, SLOT_BYTES, SLOTS);
+	assert_non_null(strstr(message, "it has 0 slots of 0 bytes, configured 10 of 8192"));
+	r = open_ring(1, NULL, NULL);
+	assert_null(journal_area(r, &slot_bytes, &slots));
+	assert_int_equal(slots, 0);
+	assert_int_equal(journal_slot_take(r), JOURNAL_NO_SLOT);
+	(void)add_run(r);
+	assert_int_equal(put(r, 0, 0), 0);
+	journal_stats_get(r, &stats);
+	assert_int_equal(stats.slots, 0);
+	journal_close(r);
+	r = open_ring(1, NULL, NULL);
+	assert_int_equal(check_held(r), 0);
+	journal_close(r);
+
+	unlink(path);
+	expect_config(0, SLOT_BYTES, SLOTS);
+	read_at(0, &h, sizeof(h));
+	assert_int_equal(h.version, RING_VERSION_AREA);
+	assert_int_equal(h.size, h.data_at + h.data_size + SLOTS * SLOT_BYTES);
+	expect_config(1, SLOT_BYTES, SLOTS);
+	assert_null(strstr(message, "slots"));
+	expect_config(1, 0, 0);
+	assert_non_null(strstr(message, "it has 10 slots of 8192 bytes, configured 0 of 0"));
+	expect_config(1, SLOT_BYTES, SLOTS + 1);
+	assert_non_null(strstr(message, "configured 11 of 8192"));
+	unlink(path);
+	/* sizes that cannot be */
+	expect_config(-EINVAL, SLOT_BYTES, 0);
+	expect_config(-EINVAL, 0, SLOTS);
+	expect_config(-EINVAL, SLOT_BYTES + 1, SLOTS);
+	expect_config(-EINVAL, XFER_BLOCK, JOURNAL_SLOTS + 1);
+	expect_config(-EINVAL, UINT64_MAX - XFER_BLOCK + 1, 1);
+	assert_non_null(strstr(message, "expected at most"));
+	unlink(path);
+}
+
+/* Wrong numbers in the header are refused, even with a right checksum. */
+static void
+test_header_fields(void **state)
+{
+	static const uint32_t blocks[] = {0, SLOTS * 2 + 1, 1 << 20, UINT32_MAX};
+	struct ring_header good, h;
+	unsigned int i;
+
+	unlink(path);
+	expect_config(0, SLOT_BYTES, SLOTS);
+	read_at(0, &good, sizeof(good));
+	for (i = 0; i < NB_OF(blocks) + 3; i++) {
+		h = good;
+		if (i < NB_OF(blocks))
+			h.slot_blocks = blocks[i];
+		else if (i == NB_OF(blocks))
+			h.version = RING_VERSION;
+		else if (i == NB_OF(blocks) + 1)
+			h.data_size += SLOTS * SLOT_BYTES;
+		else
+			h.data_size = UINT64_MAX - XFER_BLOCK + 1;
+		h.crc = arrow_crc32c(0, &h.size,
+			offsetof(struct ring_header, store) - offsetof(struct ring_header, size));
+		write_at(0, &h, sizeof(h));
+		open_ring(-EBADMSG, NULL, NULL);
+		assert_non_null(strstr(message, "do not match its size"));
+	}
+	h = good;
+	h.version = RING_VERSION_AREA + 1;
+	write_at(0, &h, sizeof(h));
+	open_ring(-EINVAL, NULL, NULL);
+	assert_non_null(strstr(message, "version 12, expected version 10 or 11"));
+	/* its creator was killed at any moment of writing the header */
+	for (i = 0; i <= offsetof(struct ring_header, store); i += 4) {
+		memset(&h, 0, sizeof(h));
+		memcpy((uint8_t *)&h + 8, (uint8_t *)&good + 8, i > 8 ? i - 8 : 0);
+		write_at(0, &h, sizeof(h));
+		journal_close(open_ring(0, NULL, NULL));
+	}
+	unlink(path);
+}
+
 int
 main(void)
 {
 	const char *text = getenv("XFER_SEED");
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round),
+		cmocka_unit_test(test_two_threads),
+		cmocka_unit_test(test_kill),
+		cmocka_unit_test(test_bits),
+		cmocka_unit_test(test_forged),
+		cmocka_unit_test(test_same_slot),
+		cmocka_unit_test(test_same_slot_damaged),
+		cmocka_unit_test(test_changed_table),
+		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_header_fields),
 	};
 
 	seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
