@@ -86,7 +86,7 @@ add_run(struct journal *r)
 	return index;
 }
 
-/* ---- batches: all of their numbers and bytes follow from the sequence number ------------------ */
+/* ---- batches: all of their numbers and bytes follow from the sequence number ----------------- */
 
 static uint32_t
 references_of(uint64_t sequence)
