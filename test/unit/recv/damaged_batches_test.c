@@ -42,6 +42,9 @@ static char path[64], directory[64];
 static char message[PATH_MAX];
 static uint8_t schema[XFER_BLOCK];
 static unsigned int steps, kill_at;
+static bool in_slots;	 /* the first half of each body is in two slots */
+#define IN_FIRST    1000 /* bytes in the first of these slots */
+#define FIRST_BEGIN 96	 /* where they begin */
 
 /* The batches, all with 10 rows. */
 static const struct one {
@@ -90,6 +93,8 @@ open_journal(int wanted)
 		.receiver_id = RECEIVER_ID,
 		.bytes = 40 * XFER_BLOCK,
 		.batches = 20,
+		.slot_bytes = in_slots ? XFER_BLOCK : 0,
+		.slots = in_slots ? 2 * NB + 4 : 0,
 		.step = on_step};
 	struct journal *r;
 
@@ -110,6 +115,26 @@ add_run(struct journal *r, unsigned int index)
 	assert_int_equal(journal_run_add(r, &run), index);
 }
 
+/* Refer to the two slots that the first half of a body is in. */
+static void
+refer(struct journal *r, struct journal_batch *b, unsigned int i)
+{
+	struct journal_reference reference[2] = {
+		{.offset = FIRST_BEGIN, .bytes = IN_FIRST}, {.bytes = XFER_BLOCK - IN_FIRST}};
+	uint64_t slot_bytes;
+	uint32_t slots, k;
+	uint8_t *area = journal_area(r, &slot_bytes, &slots);
+
+	for (k = 0; k < 2; k++) {
+		reference[k].slot = journal_slot_take(r);
+		assert_int_equal(reference[k].slot, 2 * i + k);
+		memset(area + reference[k].slot * slot_bytes + reference[k].offset, 100 + i,
+			reference[k].bytes);
+	}
+	b->rest_bytes = BODY - XFER_BLOCK;
+	journal_refer(r, b, reference, 2);
+}
+
 static void
 put(struct journal *r, unsigned int i)
 {
@@ -125,7 +150,10 @@ put(struct journal *r, unsigned int i)
 	assert_non_null(to);
 	memset(to, 100 + i, XFER_BLOCK + BODY);
 	b.body_crc32c = arrow_crc32c(0, to + XFER_BLOCK, BODY);
-	journal_fill(r, &b);
+	if (in_slots)
+		refer(r, &b, i);
+	else
+		journal_fill(r, &b);
 	assert_int_equal(journal_commit(r, &b), i);
 }
 
@@ -140,6 +168,19 @@ change(uint64_t at, uint8_t bits)
 	byte ^= bits;
 	assert_int_equal(pwrite(fd, &byte, 1, at), 1);
 	close(fd);
+}
+
+/* Where the room of a batch is in the file: of the same size with and without references. */
+static uint64_t
+room_at(const struct ring_header *h, unsigned int i)
+{
+	return h->data_at + i * (XFER_BLOCK + BODY);
+}
+
+static uint64_t
+area_at(const struct ring_header *h)
+{
+	return h->data_at + h->data_size;
 }
 
 /*
@@ -178,8 +219,12 @@ make_journal(bool known)
 	assert_int_equal(pread(fd, &h, sizeof(h), 0), sizeof(h));
 	close(fd);
 	for (i = 0; i < NB; i++) {
-		if (batches[i].at >= 128)
-			change(h.data_at + i * (XFER_BLOCK + BODY) + batches[i].at - 128, 1);
+		if (in_slots && batches[i].at >= 128 + XFER_BLOCK)
+			change(area_at(&h) + 2 * i * XFER_BLOCK + FIRST_BEGIN + batches[i].at -
+					(128 + XFER_BLOCK),
+				1);
+		else if (batches[i].at >= 128)
+			change(room_at(&h, i) + batches[i].at - 128, 1);
 		else if (batches[i].at >= 0)
 			/* one wrong bit would be corrected */
 			change(h.batches_at + i * sizeof(struct ring_batch) +
@@ -229,7 +274,8 @@ check_journal(bool known)
 	while ((batch = journal_walk(r, &at)) != UINT32_MAX) {
 		assert_true(journal_get(r, batch, &b));
 		assert_int_equal(batches[b.sequence].at, -1);
-		assert_int_equal(b.body[0], 100 + b.sequence);
+		assert_int_equal(*(uint8_t *)journal_part(&b, 0).iov_base, 100 + b.sequence);
+		assert_int_equal(b.nb_parts, in_slots ? 3 : 1);
 		n++;
 	}
 	assert_int_equal(n, 2);
@@ -317,10 +363,12 @@ test_take_out(void **state)
 {
 	struct damaged_batches found;
 	char *content;
-	unsigned int known;
+	unsigned int known, i;
 
 	/* with two wrong bits in a record, nothing is known about the batch */
-	for (known = 0; known < 2; known++) {
+	for (i = 0; i < 4; i++) {
+		known = i % 2;
+		in_slots = i / 2;
 		clean();
 		make_journal(known);
 		assert_int_equal(take_out(&found), 0);
@@ -338,6 +386,56 @@ test_take_out(void **state)
 		check_file(1, known);
 		check_file(2, known);
 	}
+	in_slots = false;
+	clean();
+}
+
+/* A batch whose references are lost: its bytes are in the free space and in the free slots. */
+static void
+test_lost_references(void **state)
+{
+	struct damaged_batches found;
+	struct ring_header h;
+	struct journal *r;
+	char *content;
+	size_t size, k;
+	unsigned int i, seen[NB] = {0};
+	int fd;
+
+	clean();
+	unlink(path);
+	in_slots = true;
+	r = open_journal(0);
+	for (i = 0; i < RUNS; i++)
+		add_run(r, i);
+	for (i = 0; i < NB; i++)
+		put(r, i);
+	journal_close(r);
+	fd = open(path, O_RDONLY);
+	assert_int_equal(pread(fd, &h, sizeof(h), 0), sizeof(h));
+	close(fd);
+	change(room_at(&h, 2) + XFER_BLOCK, 3);
+	assert_int_equal(take_out(&found), 0);
+	assert_int_equal(found.batches, 1);
+	assert_int_equal(found.frames, 10);
+	size = read_file(1, &content);
+	assert_non_null(strstr(content, "its table of references is damaged; run run, images 2"));
+	for (k = 0; k < size; k++) {
+		if ((uint8_t)content[k] >= 100 && (uint8_t)content[k] < 100 + NB)
+			seen[(uint8_t)content[k] - 100]++;
+	}
+	/* letters in the heads are also counted */
+	assert_true(seen[2] >= XFER_BLOCK + BODY);
+	for (i = 0; i < NB; i++)
+		assert_true(i == 2 || seen[i] < IN_FIRST);
+	free(content);
+	/* the slots are free again */
+	r = open_journal(1);
+	for (i = 0; journal_slot_take(r) != JOURNAL_NO_SLOT; i++)
+		;
+	assert_int_equal(i, 2 + 4);
+	journal_close(r);
+	in_slots = false;
 	clean();
 }
 
@@ -465,6 +563,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_take_out),
+		cmocka_unit_test(test_lost_references),
 		cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_no_room),
 		cmocka_unit_test(test_doubt),
