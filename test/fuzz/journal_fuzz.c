@@ -22,7 +22,7 @@
 enum what {
 	RAW,	  /* arbitrary bytes */
 	CHANGED,  /* a journal with changes */
-	SIGNED,	  /* ... and new checksums of header, runs and records */
+	SIGNED,	  /* ... and new checksums of header, runs, records and references */
 	RESIGNED, /* ... and of the content of batches */
 	WHATS
 };
@@ -35,7 +35,8 @@ struct change {
 } __attribute__((packed)); /* followed by `size` bytes */
 
 #define RECORDS 12
-#define BLOCKS	16 /* of data */
+#define BLOCKS	20 /* of data */
+#define SLOTS	8  /* of a block each */
 #define RUNS	3
 #define STORES	2
 
@@ -44,7 +45,7 @@ static struct area {
 	uint64_t at;
 	uint64_t size;
 	uint8_t *good;
-} areas[2 + JOURNAL_RUNS + 2 * RUNS + 2];
+} areas[6 + JOURNAL_RUNS];
 static unsigned int nb_areas;
 
 static char path[64];
@@ -94,17 +95,54 @@ change(const uint8_t *data, size_t size)
 	}
 }
 
+/* Add the bytes in slots to the sum of a body. @return their sum */
+static uint32_t
+sign_references(struct ring_batch *b, const struct journal_reference *table, bool bytes)
+{
+	static uint8_t block[SLOTS * XFER_BLOCK];
+	const uint32_t n =
+		b->nb_references < JOURNAL_REFERENCES ? b->nb_references : JOURNAL_REFERENCES;
+	const struct journal_reference *f;
+	uint32_t i, crc = 0;
+	uint64_t at;
+
+	b->references_crc = arrow_crc32c(0, table, n * sizeof(*table));
+	if (!bytes)
+		return 0;
+	read_at(good.data_at + good.data_size, block, sizeof(block));
+	for (i = 0; i < n; i++) {
+		f = &table[i];
+		at = f->slot % SLOTS * XFER_BLOCK + f->offset % XFER_BLOCK;
+		if (f->bytes <= sizeof(block) - at)
+			crc = arrow_crc32c(crc, block + at, f->bytes);
+	}
+	return crc;
+}
+
 static void
 sign_batch(struct ring_batch *b, bool bytes)
 {
-	static uint8_t block[BLOCKS * XFER_BLOCK];
-	const uint64_t at = b->position % (BLOCKS * XFER_BLOCK);
+	/* a table may begin at the end */
+	static uint8_t block[(BLOCKS + 1) * XFER_BLOCK];
+	const uint64_t at = b->position % (BLOCKS * XFER_BLOCK), end = BLOCKS * XFER_BLOCK;
+	const uint8_t *body = block + at + XFER_BLOCK;
+	uint64_t size = b->body_bytes;
+	uint32_t crc = 0;
 
-	if (bytes && b->body_bytes <= sizeof(block) &&
-		at + XFER_BLOCK + b->body_bytes <= sizeof(block)) {
-		read_at(good.data_at + at, block, XFER_BLOCK + b->body_bytes);
-		b->metadata_crc32c = arrow_crc32c(0, block, XFER_BLOCK);
-		b->body_crc32c = arrow_crc32c(0, block + XFER_BLOCK, b->body_bytes);
+	read_at(good.data_at, block, end);
+	if (b->nb_references > 0) {
+		struct journal_reference table[JOURNAL_REFERENCES];
+
+		if (at + 2 * XFER_BLOCK > end)
+			return;
+		memcpy(table, body, sizeof(table));
+		crc = sign_references(b, table, bytes);
+		body += XFER_BLOCK;
+		size = b->rest_bytes;
+	}
+	if (bytes && size <= end && body + size <= block + end) {
+		b->metadata_crc32c = arrow_crc32c(0, block + at, XFER_BLOCK);
+		b->body_crc32c = arrow_crc32c(crc, body, size);
 	}
 	b->crc = batch_crc(b);
 	b->status = status_seal((uint32_t)b->status);
@@ -181,6 +219,28 @@ check_runs(const struct journal *r)
 	}
 }
 
+/* The parts of a body are in the data and in slots. @return number of slots */
+static uint32_t
+check_parts(const struct journal *r, const struct journal_batch *b)
+{
+	const uint8_t *const end = r->area + r->nb_slots * r->slot_bytes;
+	struct iovec part[JOURNAL_PARTS];
+	const uint32_t n = journal_parts(b, part);
+	uint64_t bytes = 0;
+	uint32_t i;
+
+	WANT(n <= JOURNAL_PARTS);
+	for (i = 0; i < n; i++) {
+		const uint8_t *from = i < b->nb_references ? r->area : r->data;
+		const uint8_t *to = i < b->nb_references ? end : r->area, *at = part[i].iov_base;
+
+		WANT(at >= from && at <= to && part[i].iov_len <= (uint64_t)(to - at));
+		bytes += part[i].iov_len;
+	}
+	WANT(bytes == b->body_bytes);
+	return b->nb_references;
+}
+
 /* All entries lie within their limits and are unchanged. @return number of held batches */
 static uint32_t
 check_batches(const struct journal *r)
@@ -188,16 +248,19 @@ check_batches(const struct journal *r)
 	struct journal_batch b;
 	struct journal_run run;
 	const uint8_t *const end = r->map + r->size;
+	struct journal_stats stats;
 	struct journal_store s;
-	uint32_t i, at = 0, n = 0, store;
+	uint32_t i, at = 0, n = 0, store, slots = 0;
 
 	while ((i = journal_walk(r, &at)) != UINT32_MAX) {
 		WANT(journal_get(r, i, &b) && b.held && ++n <= r->nb_batches);
 		WANT(journal_run_get(r, b.run, &run) && b.table < XFER_TABLES);
 		WANT(b.metadata >= r->data && b.metadata < end && b.body <= end);
-		WANT(b.body_bytes <= (uint64_t)(end - b.body));
-		WANT(arrow_crc32c(0, b.body, b.body_bytes) == b.body_crc32c);
+		slots += check_parts(r, &b);
+		WANT(journal_body_crc32c(&b) == b.body_crc32c);
 	}
+	journal_stats_get(r, &stats);
+	WANT(slots <= stats.slots_held && (r->nb_damaged > 0 || slots == stats.slots_held));
 	for (i = journal_next(r, 0); i != UINT32_MAX; i = journal_next(r, i + 1)) {
 		WANT(journal_get(r, i, &b));
 		/* every store that may have it is known, or named as damaged */
@@ -231,13 +294,13 @@ check_damage(const struct journal *r)
 		if (d.batch.metadata == NULL)
 			continue;
 		WANT(d.batch.metadata >= r->data && d.batch.body <= end);
-		WANT(d.batch.body_bytes <= (uint64_t)(end - d.batch.body));
+		(void)check_parts(r, &d.batch);
 	}
 	while ((bytes = journal_damage_space(r, &at, &size)) != NULL) {
 		WANT(bytes >= r->data && size > 0 && size <= (uint64_t)(end - bytes));
 		space += size;
 	}
-	WANT(space <= r->data_size);
+	WANT(space <= r->data_size + r->nb_slots * r->slot_bytes);
 	return n;
 }
 
@@ -246,16 +309,73 @@ drop_damage(struct journal *r)
 {
 	uint32_t i;
 
-	WANT(journal_damage_next(r, 0) == UINT32_MAX || journal_reserve(r, 0) == NULL);
+	WANT(journal_damage_next(r, 0) == UINT32_MAX ||
+		(journal_reserve(r, 0) == NULL && journal_slot_take(r) == JOURNAL_NO_SLOT));
 	while ((i = journal_damage_next(r, 0)) != UINT32_MAX)
 		journal_damage_drop(r, i);
+}
+
+/* Every slot is free, or a held batch refers to it. */
+static void
+check_slots(struct journal *r)
+{
+	static bool seen[JOURNAL_SLOTS];
+	uint32_t slot, n = 0, i;
+	struct journal_stats stats;
+
+	memset(seen, 0, sizeof(seen));
+	while ((slot = journal_slot_take(r)) != JOURNAL_NO_SLOT) {
+		WANT(slot < r->nb_slots && !seen[slot]);
+		seen[slot] = true;
+		n++;
+	}
+	journal_stats_get(r, &stats);
+	WANT(n + stats.slots_held == r->nb_slots);
+	for (i = r->nb_slots; i-- > 0;) {
+		if (seen[i])
+			journal_slot_return(r, i);
+	}
+}
+
+/* Put a batch whose body is in slots and in the room. @return false: no space */
+static bool
+put_in_slots(struct journal *r, struct journal_batch *b, uint32_t n, uint64_t rest)
+{
+	struct journal_reference reference[2];
+	uint8_t *to = journal_reserve(r, XFER_BLOCK + rest), *at;
+	uint32_t i;
+
+	if (to == NULL)
+		return false;
+	b->body_bytes = b->rest_bytes = rest;
+	b->body_crc32c = 0;
+	for (i = 0; i < n; i++) {
+		reference[i] = (struct journal_reference){journal_slot_take(r), .offset = i * 7,
+			.bytes = i == 0 ? XFER_BLOCK : XFER_BLOCK - 1000};
+		if (reference[i].slot == JOURNAL_NO_SLOT)
+			break;
+		at = r->area + reference[i].slot * r->slot_bytes + reference[i].offset;
+		memset(at, (int)b->sequence, reference[i].bytes);
+		b->body_crc32c = arrow_crc32c(b->body_crc32c, at, reference[i].bytes);
+		b->body_bytes += reference[i].bytes;
+	}
+	if (i < n) {
+		while (i-- > 0)
+			journal_slot_return(r, reference[i].slot);
+		return false;
+	}
+	memset(to, (int)b->sequence, XFER_BLOCK);
+	memset(to + 2 * XFER_BLOCK, (int)b->sequence, rest);
+	b->body_crc32c = arrow_crc32c(b->body_crc32c, to + 2 * XFER_BLOCK, rest);
+	journal_refer(r, b, reference, n);
+	return true;
 }
 
 /* Operations of a receiver. */
 static void
 use(struct journal *r)
 {
-	struct journal_batch b = {.rows = 1}, of;
+	struct journal_batch b = {.rows = 1}, of, in_slots;
 	struct journal_run run;
 	uint8_t ledger[JOURNAL_LEDGER], *to;
 	uint32_t batch, at = 0, n;
@@ -291,7 +411,11 @@ use(struct journal *r)
 		b.body_bytes = n % 3 * XFER_BLOCK;
 		journal_fill(r, &b);
 		(void)journal_commit(r, &b);
+		in_slots = (struct journal_batch){.sequence = 2000 + n, .run = b.run};
+		if (n % 2 && put_in_slots(r, &in_slots, 2, 1000))
+			(void)journal_commit(r, &in_slots);
 	}
+	check_slots(r);
 	(void)check_batches(r);
 }
 
@@ -377,7 +501,13 @@ make_ring(void)
 {
 	static uint8_t schema[XFER_BLOCK];
 	const struct journal_config c = {
-		.path = path, .receiver_id = 1, .bytes = BLOCKS * XFER_BLOCK, .batches = RECORDS};
+		.path = path,
+		.receiver_id = 1,
+		.bytes = BLOCKS * XFER_BLOCK,
+		.batches = RECORDS,
+		.slot_bytes = XFER_BLOCK,
+		.slots = SLOTS,
+	};
 	struct journal_run run = {
 		.name = "run", .schema = {schema, schema}, .schema_bytes = {XFER_BLOCK, 100}};
 	struct journal_batch b = {.rows = 4, .last = 3};
@@ -401,12 +531,17 @@ make_ring(void)
 	for (; b.sequence < 9; b.sequence++) {
 		b.run = b.sequence % RUNS;
 		b.table = b.sequence % XFER_TABLES;
-		to = journal_reserve(r, XFER_BLOCK);
-		WANT(to != NULL);
-		memset(to, (int)b.sequence, 2 * XFER_BLOCK);
-		b.body_crc32c = arrow_crc32c(0, to + XFER_BLOCK, XFER_BLOCK);
-		b.body_bytes = XFER_BLOCK;
-		journal_fill(r, &b);
+		b.nb_references = 0;
+		if (b.sequence == 4 || b.sequence == 5 || b.sequence == 7) {
+			WANT(put_in_slots(r, &b, 2, 1000));
+		} else {
+			to = journal_reserve(r, XFER_BLOCK);
+			WANT(to != NULL);
+			memset(to, (int)b.sequence, 2 * XFER_BLOCK);
+			b.body_crc32c = arrow_crc32c(0, to + XFER_BLOCK, XFER_BLOCK);
+			b.body_bytes = XFER_BLOCK;
+			journal_fill(r, &b);
+		}
 		batch = journal_commit(r, &b);
 		journal_assign(r, batch, b.sequence % STORES);
 		if (b.sequence % 3 == 0)
@@ -445,6 +580,7 @@ int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	const uint8_t as_it_is = CHANGED;
+	struct ring_batch record[RECORDS];
 	static uint8_t raw[1 + HEADER_BLOCKS * XFER_BLOCK];
 	unsigned int i;
 
@@ -459,6 +595,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	keep(good.batches_at, RECORDS * sizeof(struct ring_batch));
 	keep(good.data_at, good.data_size);
 	keep(good.ledger_at, 2 * sizeof(struct ring_ledger));
+	keep(good.data_at + good.data_size, SLOTS * XFER_BLOCK);
 	for (i = 0; i < JOURNAL_RUNS; i++)
 		keep(good.runs_at + i * sizeof(struct ring_run),
 			i < RUNS ? 2 * XFER_BLOCK : XFER_BLOCK);
@@ -470,6 +607,14 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	seed_numbers("batch", 1, sizeof(struct ring_batch) * 2, sizeof(struct ring_batch) * 3);
 	seed_numbers("data", 2, 0, 64);
 	seed_numbers("ledger", 3, 0, 64);
-	seed_numbers("run", 4, 0, 160);
+	seed_numbers("run", 5, 0, 160);
+	/* a batch with references, and its table */
+	read_at(good.batches_at, record, sizeof(record));
+	for (i = 0; i < RECORDS && record[i].nb_references == 0; i++)
+		;
+	WANT(i < RECORDS);
+	seed_numbers("refer", 1, sizeof(record[0]) * i, sizeof(record[0]) * (i + 1));
+	seed_numbers("table", 2, record[i].position + XFER_BLOCK,
+		record[i].position + XFER_BLOCK + 2 * sizeof(struct journal_reference));
 	return 0;
 }
