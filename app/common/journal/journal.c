@@ -160,7 +160,9 @@ journal_place_parts(const struct journal *r, uint32_t index, const struct iovec 
 struct iovec
 journal_part(const struct journal_batch *b, uint32_t part)
 {
-	return part < b->nb_references ? b->in_slot[part] : (struct iovec){b->body, b->rest_bytes};
+	if (part < b->nb_references)
+		return b->in_slot[part];
+	return (struct iovec){b->body, b->nb_references > 0 ? b->rest_bytes : b->body_bytes};
 }
 
 uint32_t

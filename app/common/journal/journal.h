@@ -84,7 +84,7 @@ struct journal_batch {
 	uint32_t nb_references;
 	uint32_t references_crc32c;  /**< of journal_refer() */
 	const struct iovec *in_slot; /**< the parts in these slots; of journal_refer() */
-	uint64_t rest_bytes;	     /**< bytes of the body behind them, in the room */
+	uint64_t rest_bytes; /**< with such slots: bytes of the body behind them, in the room */
 };
 
 /** A part of a body that is in a slot of the area. */
