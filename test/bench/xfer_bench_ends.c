@@ -264,6 +264,7 @@ open_sender(struct rig *r)
 		.journal = sender.journal,
 		.memory = &sender.memory,
 		.message_max = MEMORY,
+		.max_sge = RDMA_SGE_MAX,
 		.receiver_id = 1,
 		.identity = "bench",
 		.key = &sender.key,

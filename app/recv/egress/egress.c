@@ -490,6 +490,7 @@ egress_open_senders(struct egress *e, unsigned int index)
 		.journal = e->journal,
 		.memory = &e->memory,
 		.message_max = e->info.max_msg_bytes,
+		.max_sge = e->info.max_sge,
 		.run = index,
 		.receiver_id = e->receiver_id,
 		.identity = e->settings.identity,

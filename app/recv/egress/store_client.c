@@ -31,9 +31,11 @@ RTE_LOG_REGISTER(store_client_logtype, braggline.xfer, NOTICE);
 		store_client_name(s), ##__VA_ARGS__)
 
 #define WINDOW	 256	      /* maximum number of batches in flight */
-#define WRITES	 (2 * WINDOW) /* WRITE requests for pieces of bodies and for descriptors */
+#define WRITES	 (2 * WINDOW) /* WRITE requests for bodies and for descriptors */
 #define STAGE	 128	      /* bytes of a descriptor in flight, in its own cache lines */
 #define NO_BATCH UINT32_MAX
+
+static_assert(JOURNAL_PARTS < WRITES, "the queue takes a body of any number of parts");
 
 /* FIFO of batches. */
 struct queue {
@@ -395,12 +397,12 @@ struct body_rest {
 };
 
 /*
- * Take the next piece of a body: within one part and one slice of the journal, and at most the
- * maximum message size. @return false: the body ends
+ * Take the next piece of a body: within one part and one slice of the journal, and at most `room`
+ * bytes. @return false: the body ends, or there is no room
  */
 static bool
 take_piece(const struct store_client *s, const struct journal_batch *b, struct body_rest *rest,
-	struct rdma_sge *piece)
+	uint64_t room, struct rdma_sge *piece)
 {
 	struct iovec *part = &rest->part;
 	const struct rdma_mr *mr;
@@ -411,21 +413,43 @@ take_piece(const struct store_client *s, const struct journal_batch *b, struct b
 			return false;
 		*part = journal_part(b, rest->next++);
 	}
+	if (room == 0)
+		return false;
 	mr = xfer_mr_at(s->config.memory, part->iov_base, &bytes);
-	bytes = RTE_MIN(RTE_MIN(bytes, part->iov_len), s->config.message_max);
+	bytes = RTE_MIN(RTE_MIN(bytes, part->iov_len), room);
 	*piece = (struct rdma_sge){(uintptr_t)part->iov_base, (uint32_t)bytes, rdma_mr_lkey(mr)};
 	*part = (struct iovec){(uint8_t *)part->iov_base + bytes, part->iov_len - bytes};
 	return true;
 }
 
+/* Pieces of a body that one WRITE gathers: they follow one another in the remote slot. */
+struct body_write {
+	struct rdma_sge piece[RDMA_SGE_MAX];
+	uint16_t nb;
+	uint64_t bytes; /* sum of the pieces, at most the maximum message size */
+};
+
+/* Take the pieces of the next WRITE of a body. @return false: the body ends */
+static bool
+take_write(const struct store_client *s, const struct journal_batch *b, struct body_rest *rest,
+	struct body_write *w)
+{
+	w->bytes = 0;
+	for (w->nb = 0; w->nb < s->config.max_sge &&
+		take_piece(s, b, rest, s->config.message_max - w->bytes, &w->piece[w->nb]);
+		w->nb++)
+		w->bytes += w->piece[w->nb].length;
+	return w->nb > 0;
+}
+
 static uint32_t
-count_pieces(const struct store_client *s, const struct journal_batch *b)
+count_writes(const struct store_client *s, const struct journal_batch *b)
 {
 	struct body_rest rest = {0};
-	struct rdma_sge piece;
+	struct body_write w;
 	uint32_t nb = 0;
 
-	while (take_piece(s, b, &rest, &piece))
+	while (take_write(s, b, &rest, &w))
 		nb++;
 	return nb;
 }
@@ -434,13 +458,14 @@ static int
 write_body(struct store_client *s, const struct journal_batch *b, const struct xfer_slot *slot)
 {
 	struct body_rest rest = {0};
-	struct rdma_sge piece;
+	struct body_write w;
 	uint64_t at = 0;
 	int ret = 0;
 
-	while (ret == 0 && take_piece(s, b, &rest, &piece)) {
-		ret = xfer_qp_write(&s->link, 0, &piece, 1, slot->body + at, slot->body_rkey, NULL);
-		at += piece.length;
+	while (ret == 0 && take_write(s, b, &rest, &w)) {
+		ret = xfer_qp_write(
+			&s->link, 0, w.piece, w.nb, slot->body + at, slot->body_rkey, NULL);
+		at += w.bytes;
 	}
 	return ret;
 }
@@ -536,7 +561,7 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 		store_client_ask(s, &b);
 		return false;
 	}
-	writes = count_pieces(s, &b) + 1;
+	writes = count_writes(s, &b) + 1;
 	if (s->writes + writes > WRITES)
 		return false;
 	number = s->free_slot[table][s->nb_free[table] - 1];
@@ -992,6 +1017,7 @@ begin_connection(struct store_client *s)
 		.poll_group = s->config.poll_group,
 		.writes = WRITES,
 		.extra = WINDOW * STAGE,
+		.sge = s->config.max_sge,
 		.ops = &link_ops,
 		.arg = s,
 	};
@@ -1499,8 +1525,11 @@ store_client_poll(struct store_client *s)
 int
 store_client_open(struct store_client **sender, const struct store_client_config *config)
 {
-	struct store_client *s = calloc(1, sizeof(*s));
+	struct store_client *s;
 
+	if (config->max_sge < 2 || config->max_sge > RDMA_SGE_MAX)
+		return -EINVAL;
+	s = calloc(1, sizeof(*s));
 	if (s == NULL)
 		return -ENOMEM;
 	s->config = *config;

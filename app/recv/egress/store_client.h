@@ -58,7 +58,12 @@ struct store_client_config {
 	struct journal *journal;
 	const struct xfer_mr *memory; /**< the journal: journal_memory() */
 	uint64_t message_max;	      /**< maximum bytes of a WRITE (rdma_dev_info.max_msg_bytes) */
-	unsigned int run;	      /**< index in the journal */
+	/**
+	 * maximum number of pieces that a WRITE gathers, from 2 on (rdma_dev_info.max_sge). A body
+	 * is sent from the parts that it has in the journal, without a copy
+	 */
+	uint16_t max_sge;
+	unsigned int run; /**< index in the journal */
 	uint64_t receiver_id;
 	const char *identity; /**< this receiver's name in the store's keyring */
 	struct xfer_key *key; /**< key of that name */
@@ -112,7 +117,7 @@ struct store_client_stats {
 
 struct store_client;
 
-/** *Control.* @return 0; -ENOMEM; -EINVAL: no such run */
+/** *Control.* @return 0; -ENOMEM; -EINVAL: no such run, or `max_sge` is out of range */
 int store_client_open(struct store_client **s, const struct store_client_config *config);
 
 /**

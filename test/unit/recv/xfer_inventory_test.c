@@ -255,7 +255,7 @@ test_order(void **state)
 
 /* ---- batches in slots, and their results ----------------------------------------------------- */
 
-static unsigned int writes;
+static unsigned int writes, pieces;
 /* What write_body() writes; NULL: not compared. */
 static uint8_t *remote;
 static uint64_t remote_bytes;
@@ -287,12 +287,20 @@ __wrap_xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *s
 	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm)
 {
 	struct journal_batch b;
+	uint64_t bytes = 0;
+	uint16_t i;
 
 	writes++;
 	if (remote != NULL) {
-		assert_true(sg->length > 0 && sg->length <= sender->config.message_max);
-		assert_true(remote_addr + sg->length <= remote_bytes);
-		memcpy(remote + remote_addr, (const void *)(uintptr_t)sg->addr, sg->length);
+		assert_in_range(nb_sge, 1, sender->config.max_sge);
+		for (i = 0; i < nb_sge; bytes += sg[i++].length) {
+			assert_true(sg[i].length > 0);
+			assert_true(remote_addr + bytes + sg[i].length <= remote_bytes);
+			memcpy(remote + remote_addr + bytes, (const void *)(uintptr_t)sg[i].addr,
+				sg[i].length);
+		}
+		assert_true(bytes <= sender->config.message_max);
+		pieces += nb_sge;
 		return 0;
 	}
 	assert_true(journal_get(ring, 0, &b));
@@ -319,6 +327,7 @@ send_one(struct journal_batch *b)
 	memory.mr = mr;
 	sender->config.memory = &memory;
 	sender->config.message_max = UINT64_MAX;
+	sender->config.max_sge = 2;
 	sender->link.extra = stage;
 	sender->state = STORE_CLIENT_UP;
 	sender->nb_slots = 2;
@@ -363,14 +372,31 @@ test_given_first(void **state)
 	forget_places();
 }
 
-/* A body in parts is written without gaps, in pieces that exceed neither a part nor a message. */
+/*
+ * A body in parts is written without gaps. A WRITE gathers as many pieces as it may, and a piece
+ * exceeds neither a part nor the rest of a message.
+ */
 static void
 test_body_in_parts(void **state)
 {
+	static const struct {
+		uint64_t message_max;
+		uint16_t max_sge;
+		unsigned int pieces, writes;
+	} limits[] = {
+		/* 500 | 200, 300 | 500 | 199, 1, 300 | 500 | 500 | 500 | 500 | 95 */
+		{500, 4, 12, 9},
+		/* 500 | 200, 300 | 500 | 199, 1 | 500 | 500 | 500 | 500 | 395 */
+		{500, 2, 11, 9},
+		{UINT64_MAX, RDMA_SGE_MAX, 4, 1},
+		{UINT64_MAX, 3, 4, 2},
+		{1, RDMA_SGE_MAX, 4095, 4095},
+	};
 	const struct xfer_slot slot = {0};
 	uint8_t to[XFER_BLOCK], *from;
 	struct journal_batch b;
 	struct iovec part[5];
+	unsigned int i;
 
 	send_one(&b);
 	from = b.metadata;
@@ -382,20 +408,23 @@ test_body_in_parts(void **state)
 	part[4] = (struct iovec){from + 1701, 2395};
 	b.nb_parts = 5;
 	parts = part;
-	sender->config.message_max = 500;
-	/* pieces of at most 500 bytes: 2 + 0 + 2 + 1 + 5 */
-	assert_int_equal(count_pieces(sender, &b), 10);
-	memset(to, 0, sizeof(to));
 	remote = to;
 	remote_bytes = sizeof(to);
-	writes = 0;
-	assert_int_equal(write_body(sender, &b, &slot), 0);
+	for (i = 0; i < RTE_DIM(limits); i++) {
+		sender->config.message_max = limits[i].message_max;
+		sender->config.max_sge = limits[i].max_sge;
+		assert_int_equal(count_writes(sender, &b), limits[i].writes);
+		memset(to, 0, sizeof(to));
+		writes = pieces = 0;
+		assert_int_equal(write_body(sender, &b, &slot), 0);
+		assert_int_equal(writes, limits[i].writes);
+		assert_int_equal(pieces, limits[i].pieces);
+		assert_memory_equal(to, from + 1000, 700);
+		assert_memory_equal(to + 700, from + 1, 999);
+		assert_memory_equal(to + 1699, from + 1700, 2396);
+	}
 	remote = NULL;
 	parts = NULL;
-	assert_int_equal(writes, 10);
-	assert_memory_equal(to, from + 1000, 700);
-	assert_memory_equal(to + 700, from + 1, 999);
-	assert_memory_equal(to + 1699, from + 1700, 2396);
 	forget_places();
 }
 

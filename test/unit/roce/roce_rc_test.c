@@ -7,6 +7,11 @@
 
 #include <rte_cycles.h>
 #include <rte_errno.h>
+#include <rte_ether.h>
+#include <rte_ip.h>
+
+#include "engine/icrc.h"
+#include "engine/wire.h"
 
 static struct rig rig;
 
@@ -180,6 +185,90 @@ test_send_lists(void **state)
 			if (rig.end[1].memory[j] != rig.end[0].memory[j])
 				fail_msg("byte %u of %u differs", j, n);
 	}
+	rig_disconnect(&rig);
+}
+
+/*
+ * The payload of a packet of test_write_list(), of which the memory of end 0 holds all bytes: it is
+ * not copied, and the ICRC of its pieces is that of the bytes in one piece.
+ */
+static struct {
+	uint32_t packets, mbufs;
+} gathered;
+
+static bool
+look_at_list(struct rig *r, unsigned int from, struct rte_mbuf *m)
+{
+	const unsigned int l2 = sizeof(struct rte_ether_hdr), l3 = sizeof(struct rte_ipv4_hdr);
+	uint8_t frame[2048];
+	const struct rte_mbuf *s;
+	uint32_t crc, n, mbufs = 0;
+	const uint8_t *at;
+
+	if (from != 0 || m->pkt_len < 600)
+		return true;
+	for (s = m->next; s->next != NULL; s = s->next, mbufs++) {
+		at = rte_pktmbuf_mtod(s, const uint8_t *);
+		assert_in_range((uintptr_t)at, (uintptr_t)r->end[0].memory,
+			(uintptr_t)r->end[0].memory + RIG_MEMORY - 1);
+	}
+	assert_true(mbufs <= RDMA_SGE_MAX);
+	assert_true(m->pkt_len <= sizeof(frame));
+	assert_in_range(s->data_len, ROCE_ICRC_BYTES, ROCE_ICRC_BYTES + 3);
+	for (s = m, n = 0; s != NULL; n += s->data_len, s = s->next)
+		memcpy(frame + n, rte_pktmbuf_mtod(s, const void *), s->data_len);
+	n -= ROCE_ICRC_BYTES;
+	crc = roce_icrc_headers(frame + l2, l3, m->data_len - l2);
+	crc = roce_icrc_bytes(crc, frame + m->data_len, n - m->data_len);
+	assert_memory_equal(frame + n, &crc, ROCE_ICRC_BYTES);
+	gathered.packets++;
+	gathered.mbufs += mbufs;
+	return true;
+}
+
+/*
+ * A WRITE of as many entries as possible, of odd lengths at odd addresses in any order: it is
+ * gathered into packets without a copy, also when they are lost and sent again.
+ */
+static void
+test_write_list(void **state)
+{
+	static const uint32_t lengths[RDMA_SGE_MAX] = {
+		1, 3, 501, 5, 499, 7, 1023, 4097, 1, 1025, 9, 2051, 11, 513, 33331, 13};
+	const struct rdma_qp_attr attr = {
+		.max_send_sge = RDMA_SGE_MAX, .retry_count = 7, .ack_timeout = 8};
+	uint8_t *to = rig.end[1].memory + 1048576 + 3;
+	uint32_t at = 1, bytes, i, turn;
+	struct rdma_sge s[RDMA_SGE_MAX];
+	struct rdma_send_wr wr = {.sg = s,
+		.nb_sge = RDMA_SGE_MAX,
+		.op = RDMA_OP_WRITE,
+		.remote_addr = (uintptr_t)to,
+		.rkey = rdma_mr_rkey(rig.end[1].mr)};
+
+	for (i = RDMA_SGE_MAX; i-- > 0; at += lengths[i] + 2)
+		s[i] = sge(0, at | 1, lengths[i]);
+	connect_rc(&attr);
+	rig.tap = look_at_list;
+	memset(&gathered, 0, sizeof(gathered));
+	for (turn = 0; turn < 20; turn++) {
+		rig.faults[0].lose = turn > 0 ? 65536 / 20 : 0;
+		fill(rig.end[0].memory, at + 2);
+		memset(to - 3, 0x5a, at + 6);
+		post(&wr);
+		wait_for(0, RDMA_WC_SUCCESS);
+		for (i = 0, bytes = 0; i < RDMA_SGE_MAX; bytes += lengths[i++])
+			assert_memory_equal(
+				to + bytes, (const void *)(uintptr_t)s[i].addr, s[i].length);
+		assert_int_equal(to[-1], 0x5a);
+		assert_int_equal(to[bytes], 0x5a);
+	}
+	rig.faults[0].lose = 0;
+	rig.tap = NULL;
+	assert_int_equal(rig_stat(&rig, 1, "rx_icrc_errors"), 0);
+	/* in each turn packets of more than one entry */
+	assert_true(gathered.packets >= turn * (bytes / 1024));
+	assert_true(gathered.mbufs >= gathered.packets + turn * 8);
 	rig_disconnect(&rig);
 }
 
@@ -626,6 +715,7 @@ main(void)
 		cmocka_unit_test(test_write),
 		cmocka_unit_test(test_write_imm),
 		cmocka_unit_test(test_send_lists),
+		cmocka_unit_test(test_write_list),
 		cmocka_unit_test(test_read),
 		cmocka_unit_test(test_atomics),
 		cmocka_unit_test(test_inline),

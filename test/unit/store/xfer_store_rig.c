@@ -200,6 +200,7 @@ rig_open_sender_to(unsigned int i, unsigned int to_store)
 		.journal = rig.journal,
 		.memory = &rig.memory,
 		.message_max = rig.message_max > 0 ? rig.message_max : UINT64_MAX,
+		.max_sge = RDMA_SGE_MAX,
 		.run = rig.run,
 		.receiver_id = 0x0123456789abcdefull,
 		.identity = RIG_IDENTITY,
