@@ -79,6 +79,7 @@ put_into(struct spill *spill, unsigned int index, const struct journal_run *of, 
 		.table = table,
 		.metadata = from->metadata,
 		.body = from->body,
+		.rest_bytes = from->batch.body_bytes,
 		.nb_parts = 1,
 	};
 

@@ -246,23 +246,15 @@ on_step(void *arg)
 		rig.step();
 }
 
-void
-rig_open_receiver(void)
+static void
+add_run(void)
 {
-	const struct journal_config c = {.path = rig.journal_path,
-		.receiver_id = 0x0123456789abcdefull,
-		.bytes = RIG_RING,
-		.step = on_step};
 	const struct arrow_identity id = xfer_sample_identity(0);
-	struct rdma_mr_attr attr = {.gpu = -1};
 	struct journal_run r = {.run = id.run, .incarnation = id.incarnation, .name = "sample"};
 	uint8_t *header[ARROW_TABLES];
 	size_t size;
 	unsigned int i, k;
 
-	unlink(rig.journal_path);
-	if (journal_open(&rig.journal, &c, rig.message) != 0)
-		fail_msg("%s", rig.message);
 	for (i = 0; i < ARROW_TABLES; i++) {
 		assert_int_equal(
 			arrow_header_build(&rig.sample.tables.schema[i], &header[i], &size), 0);
@@ -274,6 +266,25 @@ rig_open_receiver(void)
 		}
 	}
 	rig.run = journal_run_add(rig.journal, &r);
+	for (i = 0; i < ARROW_TABLES; i++)
+		free(header[i]);
+}
+
+static void
+open_journal(int wanted)
+{
+	const struct journal_config c = {.path = rig.journal_path,
+		.receiver_id = 0x0123456789abcdefull,
+		.bytes = RIG_RING,
+		.slot_bytes = rig.slots > 0 ? RIG_SLOT_BYTES : 0,
+		.slots = rig.slots,
+		.step = on_step};
+	unsigned int i;
+
+	if (journal_open(&rig.journal, &c, rig.message) != wanted)
+		fail_msg("%s", rig.message);
+	if (wanted == 0)
+		add_run();
 	rig.stores = (struct store_set){.journal = rig.journal, .nb = RIG_STORES};
 	for (i = 0; i < RIG_STORES; i++) {
 		struct xfer_store *s = &rig.stores.at[i];
@@ -288,14 +299,44 @@ rig_open_receiver(void)
 	assert_int_equal(store_set_find(&rig.stores), 0);
 	for (i = 0; i < RIG_STORES; i++)
 		assert_int_equal(rig.stores.at[i].number, i);
-	for (i = 0; i < ARROW_TABLES; i++)
-		free(header[i]);
+}
+
+void
+rig_open_journal(void)
+{
+	unlink(rig.journal_path);
+	open_journal(0);
+}
+
+static void
+register_journal(void)
+{
+	struct rdma_mr_attr attr = {.gpu = -1};
+
 	rig.pd = rdma_pd_alloc(rig.dev[0]);
 	journal_memory(rig.journal, &attr.addr, &attr.length);
 	assert_int_equal(xfer_mr_open(&rig.memory, rig.pd, &attr,
 				 rig.region > 0 ? rig.region : UINT64_MAX, XFER_BLOCK),
 		0);
 	rig.again = 0;
+}
+
+void
+rig_open_receiver(void)
+{
+	rig_open_journal();
+	register_journal();
+}
+
+void
+rig_adopt_journal(void)
+{
+	struct journal_run run;
+
+	open_journal(1);
+	rig.run = 0;
+	assert_true(journal_run_get(rig.journal, rig.run, &run));
+	register_journal();
 }
 
 void
@@ -313,27 +354,67 @@ rig_close_receiver(void)
 	unlink(rig.journal_path);
 }
 
+static struct journal_batch
+batch_of(const struct xfer_batch *from, unsigned int table)
+{
+	return (struct journal_batch){
+		.sequence = from->sequence,
+		.rows = from->rows,
+		.first = from->first,
+		.last = from->last,
+		.received = from->received,
+		.body_bytes = from->body_bytes,
+		.body_crc32c = from->body_crc32c,
+		.run = rig.run,
+		.table = table,
+	};
+}
+
 uint32_t
 rig_hold(unsigned int table, unsigned int k)
 {
 	const struct xfer_sample_batch *from = &rig.sample.batch[table][k];
-	struct journal_batch b = {
-		.sequence = from->batch.sequence,
-		.rows = from->batch.rows,
-		.first = from->batch.first,
-		.last = from->batch.last,
-		.received = from->batch.received,
-		.body_bytes = from->batch.body_bytes,
-		.body_crc32c = from->batch.body_crc32c,
-		.run = rig.run,
-		.table = table,
-	};
+	struct journal_batch b = batch_of(&from->batch, table);
 	uint8_t *bytes = journal_reserve(rig.journal, from->batch.body_bytes);
 
 	assert_non_null(bytes);
 	memcpy(bytes, from->metadata, XFER_BLOCK);
 	memcpy(bytes + XFER_BLOCK, from->body, from->batch.body_bytes);
 	journal_fill(rig.journal, &b);
+	return journal_commit(rig.journal, &b);
+}
+
+uint32_t
+rig_hold_parts(unsigned int table, unsigned int k, unsigned int nb)
+{
+	const struct xfer_sample_batch *from = &rig.sample.batch[table][k];
+	const uint64_t most = from->batch.body_bytes / nb;
+	struct journal_batch b = batch_of(&from->batch, table);
+	struct journal_reference reference[JOURNAL_REFERENCES];
+	const uint8_t *body = from->body;
+	uint64_t slot_bytes;
+	uint32_t slots, i;
+	uint8_t *area = journal_area(rig.journal, &slot_bytes, &slots), *room;
+
+	assert_true(most > 2 && most < slot_bytes / 2);
+	for (i = 0; i < nb; i++) {
+		struct journal_reference *to = &reference[i];
+
+		*to = (struct journal_reference){
+			.slot = journal_slot_take(rig.journal),
+			.bytes = (1 + sample_random(&rig.sample.sample) % (most - 1)) | 1,
+			.offset = sample_random(&rig.sample.sample) % (slot_bytes / 2),
+		};
+		assert_int_not_equal(to->slot, JOURNAL_NO_SLOT);
+		memcpy(area + to->slot * slot_bytes + to->offset, body, to->bytes);
+		body += to->bytes;
+	}
+	b.rest_bytes = from->body + b.body_bytes - body;
+	room = journal_reserve(rig.journal, XFER_BLOCK + b.rest_bytes);
+	assert_non_null(room);
+	memcpy(room, from->metadata, XFER_BLOCK);
+	memcpy(room + 2 * XFER_BLOCK, body, b.rest_bytes);
+	journal_refer(rig.journal, &b, reference, nb);
 	return journal_commit(rig.journal, &b);
 }
 
@@ -469,6 +550,7 @@ rig_begin_test(void **state)
 	rig.lose = 0;
 	rig.region = 0;
 	rig.message_max = 0;
+	rig.slots = 0;
 	return 0;
 }
 

@@ -23,10 +23,11 @@
 #include "egress/store_client.h"
 #include "server/store.h"
 
-#define RIG_STATIONS 3 /* one receiver, two stores */
-#define RIG_STORES   2
-#define RIG_SECONDS  30
-#define RIG_RING     (32u << 20)
+#define RIG_STATIONS   3 /* one receiver, two stores */
+#define RIG_STORES     2
+#define RIG_SECONDS    30
+#define RIG_RING       (32u << 20)
+#define RIG_SLOT_BYTES (4 * XFER_BLOCK)
 
 struct rig_station {
 	struct rte_ring *rx; /* of the station's port */
@@ -52,6 +53,7 @@ struct rig {
 	struct xfer_mr memory; /* the receiver's journal */
 	uint64_t region;       /* largest registration and message in bytes; 0: no limit */
 	uint64_t message_max;
+	uint32_t slots;	      /* of the area of the journals opened next; 0: none */
 	uint64_t quota;	      /* of the stores opened next; 0: none */
 	uint32_t failover_ms; /* of the senders opened next; 0: none */
 	uint64_t runs_max;
@@ -106,6 +108,10 @@ void rig_close_store(unsigned int i);
 
 /* Open a receiver with a new journal, for all batches of the sample. */
 void rig_open_receiver(void);
+/* Only the new journal, for a process that does not send. */
+void rig_open_journal(void);
+/* Open a receiver that adopts the journal of another process. */
+void rig_adopt_journal(void);
 void rig_close_receiver(void);
 void rig_open_sender(unsigned int i);
 void rig_open_sender_to(unsigned int i, unsigned int to_store);
@@ -118,6 +124,8 @@ unsigned int rig_fewest(void);
 
 /* Put a batch into the journal: rig_hold() without an owner, rig_keep() with a store as owner. */
 uint32_t rig_hold(unsigned int table, unsigned int k);
+/* As rig_hold(), but the body begins with `nb` parts of odd sizes in slots of the area. */
+uint32_t rig_hold_parts(unsigned int table, unsigned int k, unsigned int nb);
 uint32_t rig_keep(unsigned int table, unsigned int k, unsigned int to);
 uint64_t rig_held(void);
 

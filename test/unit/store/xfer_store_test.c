@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "arrow/crc32c.h"
@@ -78,6 +80,118 @@ test_pieces(void **state)
 	rig.region = 2 * most + 3 * XFER_BLOCK;
 	rig.message_max = XFER_BLOCK + 64;
 	test_line(state);
+}
+
+/* ---- bodies in parts ------------------------------------------------------------------------- */
+
+#define IN_SLOTS 64 /* parts of a body in slots; the 65th is in the room */
+#define IN_PARTS 10 /* batches of a table */
+
+/* Registrations that end within some parts, and slots for all batches. */
+static void
+use_slots(void)
+{
+	uint64_t most = 0;
+	unsigned int i, k;
+
+	for (i = 0; i < XFER_TABLES; i++) {
+		for (k = 0; k < rig.sample.nb[i]; k++)
+			most = RTE_MAX(most, rig.sample.batch[i][k].batch.body_bytes);
+	}
+	rig.region = ((most / XFER_BLOCK + 1) | 1) * XFER_BLOCK;
+	rig.slots = XFER_TABLES * IN_PARTS * IN_SLOTS;
+	assert_true(rig_fewest() >= IN_PARTS);
+}
+
+/* @return number of parts of a batch that span registrations */
+static unsigned int
+count_cut(uint32_t batch)
+{
+	struct journal_batch b;
+	unsigned int i, nb = 0;
+	struct iovec part;
+	uint64_t room;
+
+	assert_true(journal_get(rig.journal, batch, &b));
+	assert_int_equal(b.nb_parts, IN_SLOTS + 1);
+	for (i = 0; i < IN_SLOTS; i++) {
+		part = journal_part(&b, i);
+		(void)xfer_mr_at(&rig.memory, part.iov_base, &room);
+		nb += room < part.iov_len;
+	}
+	return nb;
+}
+
+/* Send the batches of rig_hold_parts(); the store has exactly their bytes, and the slots are free */
+static void
+send_parts(void)
+{
+	struct journal_stats stats;
+	const struct store_counters *n;
+	unsigned int nb = 0;
+	uint32_t batch, at = 0;
+
+	while ((batch = journal_walk(rig.journal, &at)) != UINT32_MAX)
+		nb += count_cut(batch);
+	assert_true(nb > 0);
+	journal_stats_get(rig.journal, &stats);
+	assert_int_equal(stats.batches, XFER_TABLES * IN_PARTS);
+	assert_int_equal(stats.slots_held, XFER_TABLES * IN_PARTS * IN_SLOTS);
+	rig_open_store(0);
+	n = &store_get_shared(rig.store[0])->counters;
+	rig_open_sender(0);
+	UNTIL(rig_held() == 0);
+	assert_int_equal(n->durable, XFER_TABLES * IN_PARTS);
+	assert_int_equal(n->body_crc_errors, 0);
+	assert_int_equal(rig_stats_of(0).sent, XFER_TABLES * IN_PARTS);
+	journal_stats_get(rig.journal, &stats);
+	assert_int_equal(stats.slots_held, 0);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(IN_PARTS);
+}
+
+static void
+hold_parts(void)
+{
+	unsigned int i, k;
+
+	for (k = 0; k < IN_PARTS; k++) {
+		for (i = 0; i < XFER_TABLES; i++)
+			journal_assign(rig.journal, rig_hold_parts(i, k, IN_SLOTS), 0);
+	}
+}
+
+/* Bodies begin in slots of the journal, in parts of odd sizes: they are gathered. */
+static void
+test_gathered(void **state)
+{
+	use_slots();
+	rig_open_receiver();
+	hold_parts();
+	send_parts();
+}
+
+/* As before, by the process that adopts the journal of a killed one. */
+static void
+test_gathered_after_kill(void **state)
+{
+	pid_t pid;
+	int status;
+
+	use_slots();
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		rig_open_journal();
+		hold_parts();
+		raise(SIGKILL);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	rig_adopt_journal();
+	send_parts();
 }
 
 /* Messages of a store that have no right code, as inserted ones: the receiver releases nothing. */
@@ -1406,6 +1520,8 @@ main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_line, rig_begin_test),
 		cmocka_unit_test_setup(test_pieces, rig_begin_test),
+		cmocka_unit_test_setup(test_gathered, rig_begin_test),
+		cmocka_unit_test_setup(test_gathered_after_kill, rig_begin_test),
 		cmocka_unit_test_setup(test_inserted, rig_begin_test),
 		cmocka_unit_test_setup(test_broken, rig_begin_test),
 		cmocka_unit_test_setup(test_away, rig_begin_test),
