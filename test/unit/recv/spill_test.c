@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -38,6 +39,12 @@ static uint8_t *header[ARROW_TABLES];
 static bool durable[2 * XFER_SAMPLE_BATCHES];
 static unsigned int nb_damaged;
 
+/* The batches in parts: all but the last are in slots. 0: each is in one part. */
+#define PARTS_MAX 9
+static unsigned int nb_parts;
+static uint8_t *slots[ARROW_TABLES][XFER_SAMPLE_BATCHES];
+static struct iovec in_slot[ARROW_TABLES][XFER_SAMPLE_BATCHES][PARTS_MAX - 1];
+
 static struct spill *
 open_spill(uint64_t limit)
 {
@@ -59,6 +66,31 @@ start(struct spill *spill)
 	assert_int_equal(spill_start(spill, &cpus), 0);
 }
 
+/* Let a batch begin in slots: parts of odd sizes at addresses that are not aligned. */
+static void
+use_slots(struct journal_batch *b, unsigned int table, unsigned int k)
+{
+	struct iovec *part = in_slot[table][k];
+	const uint8_t *from = b->body;
+	unsigned int i;
+
+	if (slots[table][k] == NULL)
+		slots[table][k] = malloc(b->body_bytes + 2 * nb_parts);
+	assert_non_null(slots[table][k]);
+	b->in_slot = part;
+	b->nb_references = nb_parts - 1;
+	b->nb_parts = nb_parts;
+	for (i = 0; i < nb_parts - 1; from += part[i++].iov_len) {
+		part[i].iov_base = i == 0
+			? slots[table][k] + 1
+			: (uint8_t *)part[i - 1].iov_base + part[i - 1].iov_len + 2;
+		part[i].iov_len = (b->body_bytes / nb_parts - 2 * i) | 1;
+		memcpy(part[i].iov_base, from, part[i].iov_len);
+	}
+	b->rest_bytes = b->body + b->body_bytes - from;
+	b->body += b->body_bytes - b->rest_bytes;
+}
+
 /*
  * Spill a batch. In this test the batches of `images` have higher numbers than those of `frames`.
  */
@@ -67,7 +99,7 @@ put_into(struct spill *spill, unsigned int index, const struct journal_run *of, 
 	unsigned int k)
 {
 	struct xfer_sample_batch *from = &s.batch[table][k];
-	const struct journal_batch b = {
+	struct journal_batch b = {
 		.sequence = from->batch.sequence,
 		.rows = from->batch.rows,
 		.first = from->batch.first,
@@ -83,6 +115,8 @@ put_into(struct spill *spill, unsigned int index, const struct journal_run *of, 
 		.nb_parts = 1,
 	};
 
+	if (nb_parts > 0)
+		use_slots(&b, table, k);
 	spill_put(spill, table * XFER_SAMPLE_BATCHES + k, &b, of);
 }
 
@@ -203,6 +237,61 @@ test_all(void **state)
 	assert_int_equal(look(0), nb);
 	assert_int_equal(look(1), nb);
 	spill_destroy(spill);
+}
+
+/* Read the file of a table. @param size  out, bytes */
+static uint8_t *
+read_file(unsigned int table, size_t *size)
+{
+	uint8_t *bytes;
+	char path[192];
+	FILE *f;
+
+	snprintf(path, sizeof(path), DIR_OF "/sample_fedcba9876543210_000001_%s.arrow", root,
+		arrow_table_name(table));
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_int_equal(fseek(f, 0, SEEK_END), 0);
+	*size = ftell(f);
+	rewind(f);
+	bytes = malloc(*size);
+	assert_non_null(bytes);
+	assert_int_equal(fread(bytes, 1, *size, f), *size);
+	fclose(f);
+	return bytes;
+}
+
+/* A file of batches whose bodies are in slots is the same as one of contiguous batches. */
+static void
+test_parts(void **state)
+{
+	const unsigned int nb = s.nb[0] < s.nb[1] ? s.nb[0] : s.nb[1];
+	uint8_t *bytes[2][ARROW_TABLES];
+	size_t size[2][ARROW_TABLES];
+	struct spill *spill;
+	unsigned int i, k;
+
+	for (k = 0; k < 2; k++) {
+		assert_int_equal(clean(state), 0);
+		nb_parts = k == 0 ? 0 : PARTS_MAX;
+		spill = open_spill(0);
+		start(spill);
+		assert_int_equal(put_all(spill, nb), 2 * nb);
+		close_run(spill);
+		spill_destroy(spill);
+		for (i = 0; i < ARROW_TABLES; i++)
+			bytes[k][i] = read_file(i, &size[k][i]);
+	}
+	nb_parts = 0;
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(look(i), nb);
+		assert_int_equal(size[0][i], size[1][i]);
+		assert_memory_equal(bytes[0][i], bytes[1][i], size[0][i]);
+		free(bytes[0][i]);
+		free(bytes[1][i]);
+		for (k = 0; k < nb; k++)
+			free(slots[i][k]);
+	}
 }
 
 /* A body that is damaged in the journal is spilled as it is, and reported. */
@@ -455,6 +544,7 @@ main(void)
 		"--no-telemetry", "--log-level", "lib.eal:warning"};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_all, clean),
+		cmocka_unit_test_setup(test_parts, clean),
 		cmocka_unit_test_setup(test_damaged, clean),
 		cmocka_unit_test_setup(test_limit, clean),
 		cmocka_unit_test_setup(test_no_directory, clean),
