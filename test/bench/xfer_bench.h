@@ -64,8 +64,13 @@ void ends_close(const char *directory);
 void ends_begin(void);
 void ends_end(void);
 
-/* @return bytes/s */
-double ends_stream(void);
+/*
+ * @param in_parts  of bodies in 65 parts of odd lengths, 64 of them in slots of the journal's area,
+ *   instead of contiguous ones; only for bodies of IN_PARTS_MIN bytes or more
+ * @return bytes/s
+ */
+#define IN_PARTS_MIN MIB
+double ends_stream(bool in_parts);
 
 /* Fills job.times: time until the store has taken each batch. */
 void ends_singles(void);

@@ -18,6 +18,8 @@
 #include "server/store.h"
 
 #define PATIENCE_MS 10000
+#define PARTS	    65 /* of a body in slots: 64, and its end in the room */
+#define SLOT	    (256 * KIB)
 
 /* The receiver's end. */
 static struct {
@@ -33,6 +35,8 @@ static struct {
 	uint8_t *next;		      /* position of the next one to be made */
 	uint8_t *end;		      /* of the journal's memory */
 	uint8_t metadata[XFER_BLOCK]; /* of the batch being made */
+	uint8_t *area;		      /* of the journal: slots behind its memory */
+	bool in_parts;		      /* bodies begin in slots of the area */
 } sender;
 
 static struct store *store;
@@ -171,6 +175,53 @@ make_batches(unsigned int n)
 	}
 }
 
+/* Assign and offer a batch that was filled. */
+static void
+offer(const struct journal_batch *b)
+{
+	const uint32_t number = journal_commit(sender.journal, b);
+
+	journal_assign(sender.journal, number, 0);
+	if (store_client_offer(sender.sender, number) < 0)
+		rig_die("no memory for a batch's number");
+	sender.sequence++;
+}
+
+/*
+ * Fill the next room with a batch whose body is in slots, but its end: of odd lengths, as chunks
+ * are, at addresses of whole cache lines, as gangs write them.
+ */
+static void
+refer(struct journal_batch *b)
+{
+	const struct arrow_template *t = &batch.template;
+	const struct arrow_batch numbers = {
+		.rows = batch.rows,
+		.nodes = (const struct arrow_node *)(batch.metadata + t->nodes),
+		.buffers = (const struct arrow_buffer *)(batch.metadata + t->buffers),
+		.body_length = batch.body,
+		.sequence = sender.sequence,
+	};
+	struct journal_reference reference[PARTS - 1];
+	const uint64_t bytes = (batch.body / PARTS - 1) | 1;
+	uint8_t *room;
+	uint32_t i;
+
+	for (i = 0; i < PARTS - 1; i++) {
+		reference[i] = (struct journal_reference){
+			.slot = journal_slot_take(sender.journal), .bytes = bytes};
+		if (reference[i].slot == JOURNAL_NO_SLOT)
+			rig_die("the journal has no slot for a part");
+	}
+	b->rest_bytes = batch.body - i * bytes;
+	room = journal_reserve(sender.journal, XFER_BLOCK + RTE_ALIGN(b->rest_bytes, XFER_BLOCK));
+	if (room == NULL)
+		rig_die("the journal has no room for a batch in parts");
+	arrow_template_patch(t, sender.metadata, &numbers);
+	memcpy(room, sender.metadata, XFER_BLOCK);
+	journal_refer(sender.journal, b, reference, i);
+}
+
 /* Keep, assign and offer a batch that was made; the rest is the work of the egress lcore. */
 static void
 keep(void)
@@ -184,17 +235,17 @@ keep(void)
 		.run = sender.run,
 		.table = batch.table,
 	};
-	uint32_t number;
 
+	if (sender.in_parts) {
+		refer(&b);
+		offer(&b);
+		return;
+	}
 	if (journal_reserve(sender.journal, batch.body) != sender.next)
 		rig_die("the journal has no room for a batch where it was made");
 	journal_fill(sender.journal, &b);
-	number = journal_commit(sender.journal, &b);
-	journal_assign(sender.journal, number, 0);
-	if (store_client_offer(sender.sender, number) < 0)
-		rig_die("no memory for a batch's number");
+	offer(&b);
 	sender.next = behind(sender.next);
-	sender.sequence++;
 }
 
 static void
@@ -356,7 +407,8 @@ stream_batches(struct rig *r)
 	job.cycles = 0;
 	job.bytes = 0;
 	while (job.cycles < length) {
-		make_batches(n);
+		if (!sender.in_parts)
+			make_batches(n);
 		job.cycles += send_batches(n);
 		job.bytes += n * (batch.body + batch.entry);
 	}
@@ -387,9 +439,11 @@ ends_end(void)
 }
 
 double
-ends_stream(void)
+ends_stream(bool in_parts)
 {
+	sender.in_parts = in_parts;
 	run(stream_batches);
+	sender.in_parts = false;
 	return (double)job.bytes * (double)rte_get_tsc_hz() / (double)job.cycles;
 }
 
@@ -403,8 +457,14 @@ void
 ends_open(char *directory)
 {
 	char path[64], keys[72], message[PATH_MAX];
-	const struct journal_config c = {.path = path, .receiver_id = 1, .bytes = MEMORY};
+	const struct journal_config c = {.path = path,
+		.receiver_id = 1,
+		.bytes = MEMORY,
+		.slot_bytes = SLOT,
+		.slots = MEMORY / SLOT};
 	struct rdma_mr_attr attr = {.gpu = -1};
+	uint64_t slot_bytes;
+	uint32_t slots;
 	struct store_config config = {
 		.dev = rig.b.dev,
 		.keys = keys,
@@ -442,9 +502,11 @@ ends_open(char *directory)
 	unlink(path);
 	sender.pd = rdma_pd_alloc(rig.a.dev);
 	journal_memory(sender.journal, &attr.addr, &attr.length);
-	sender.end = (uint8_t *)attr.addr + attr.length;
+	sender.area = journal_area(sender.journal, &slot_bytes, &slots);
+	sender.end = sender.area;
 	/* touch every page before the measurement */
 	memset(sender.end - MEMORY, 0x5a, MEMORY);
+	memset(sender.area, 0x5a, slots * slot_bytes);
 	ret = xfer_mr_open(&sender.memory, sender.pd, &attr, UINT64_MAX, XFER_BLOCK);
 	if (ret < 0)
 		rig_die("no memory region: %s", rte_strerror(-ret));
