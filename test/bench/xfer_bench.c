@@ -25,6 +25,7 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 
+#include "bench_alone.h"
 #include "bench_median.h"
 #include "xfer_bench.h"
 
@@ -48,6 +49,46 @@ gbit(double bytes)
 	return bytes * 8 / 1e9;
 }
 
+static double
+raw_stream(void)
+{
+	return peers_raw(false);
+}
+
+static double
+checked_stream(void)
+{
+	return peers_raw(true);
+}
+
+static double
+this_stream(void)
+{
+	return ends_stream(false);
+}
+
+static double
+parts_stream(void)
+{
+	return ends_stream(true);
+}
+
+/* Measure while no other program uses these CPUs, if permitted. */
+static double
+alone(double (*stream)(void))
+{
+	double rate;
+
+	if (rounds > 1) {
+		bench_alone_rest();
+		(void)bench_alone_process(true);
+	}
+	rate = stream();
+	if (rounds > 1)
+		(void)bench_alone_process(false);
+	return rate;
+}
+
 static void
 row(const char *name)
 {
@@ -59,14 +100,14 @@ row(const char *name)
 
 	ends_begin();
 	for (i = 0; i < rounds; i++) {
-		raw[i] = peers_raw(false);
-		this[i] = ends_stream(false);
-		parts[i] = in_parts ? ends_stream(true) : NAN;
+		raw[i] = alone(raw_stream);
+		this[i] = alone(this_stream);
+		parts[i] = in_parts ? alone(parts_stream) : NAN;
 		gathered[i] = parts[i] / this[i];
-		checked[i] = peers_raw(true);
+		checked[i] = alone(checked_stream);
 		ratio[i] = this[i] / raw[i];
 		ceiling[i] = this[i] / checked[i];
-		serial[i] = peers_serialised();
+		serial[i] = alone(peers_serialised);
 	}
 	share = (double)job.copying / (double)job.cycles;
 	job.nb_times = nb;
