@@ -2,15 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "h5_driver.h"
@@ -20,18 +18,11 @@
 #include <H5FDdevelop.h>
 #endif
 
-#define PAGE	    UINT64_C(4096) /* alignment of O_DIRECT, as of Arrow files */
-#define BLOCK	    (UINT64_C(4) << 20)
-#define BLOCKS	    3			 /* one is filled, and two are written or wait */
-#define STREAM_MIN  (64 << 10)		 /* bytes of a write that is collected */
+#define PAGE	    UINT64_C(4096)	 /* alignment of O_DIRECT, as of Arrow files */
+#define COPY	    (UINT64_C(1) << 20)	 /* bytes that are copied at a time, if they must be */
+#define STREAM_MIN  (64 << 10)		 /* bytes of a write that is not small */
 #define ROOM	    (UINT64_C(64) << 20) /* that is allocated in the file at a time */
 #define ADDRESS_MAX ((haddr_t)INT64_MAX)
-
-/* A block of the file, which begins at a multiple of PAGE. */
-struct block {
-	uint8_t *data;
-	uint64_t at, size;
-};
 
 struct file {
 	H5FD_t common; /* HDF5's part, which is first */
@@ -39,17 +30,15 @@ struct file {
 	int direct; /* the same file with O_DIRECT; -1: not possible */
 	haddr_t eoa, eof;
 	uint64_t allocated; /* bytes of the file; UINT64_MAX: not possible */
-	uint8_t *memory;    /* of the blocks */
-	/* ring: the owner fills number `filled`, the thread writes those before it */
-	struct block block[BLOCKS];
-	pthread_t thread;
-	bool has_thread;
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	/* with the lock, if there is a thread */
-	uint64_t filled, written;
-	int error; /* the first one of the thread; 0: none */
-	bool stop;
+	int error;	    /* errno of the first write that failed; 0: none */
+	/*
+	 * the last bytes of a large write that do not fill a page, and zeros. They are not in the
+	 * file yet: they are written with the next page, or before anything else @{
+	 */
+	uint8_t *tail; /* a page; NULL: no large write yet */
+	uint64_t tail_at, tail_size;
+	/* @} */
+	uint8_t *copy; /* COPY bytes, of data that are not at a page; NULL: not needed yet */
 };
 
 static hid_t driver = H5I_INVALID_HID;
@@ -94,143 +83,56 @@ write_whole(int fd, const uint8_t *data, uint64_t size, uint64_t at)
 	return 0;
 }
 
-/* @return 0; errno */
+/*
+ * Writes whole pages. Some file systems accept O_DIRECT and then refuse the writes; so does any
+ * after a short write that does not end at a page. @return 0; errno
+ */
 static int
-write_block(const struct file *f, const struct block *b)
+write_pages(const struct file *f, struct iovec *part, int nb, uint64_t at)
 {
-	int ret = write_whole(f->direct, b->data, b->size, b->at);
+	int fd = f->direct;
+	ssize_t n;
 
-	/* some file systems accept O_DIRECT and then refuse the writes */
-	return ret == EINVAL ? write_whole(f->fd, b->data, b->size, b->at) : ret;
-}
-
-static void *
-write_blocks(void *arg)
-{
-	struct file *f = arg;
-	struct block b;
-	int ret;
-
-	pthread_mutex_lock(&f->lock);
-	while (!f->stop || f->written < f->filled) {
-		if (f->written == f->filled) {
-			pthread_cond_wait(&f->changed, &f->lock);
+	while (nb > 0) {
+		n = pwritev(fd, part, nb, (off_t)at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EINVAL && fd != f->fd) {
+			fd = f->fd;
 			continue;
 		}
-		b = f->block[f->written % BLOCKS];
-		ret = f->error;
-		pthread_mutex_unlock(&f->lock);
-		if (ret == 0)
-			ret = write_block(f, &b);
-		pthread_mutex_lock(&f->lock);
-		f->error = ret;
-		f->written++;
-		pthread_cond_broadcast(&f->changed);
+		if (n <= 0)
+			return n < 0 ? errno : EIO;
+		at += n;
+		for (; nb > 0 && (size_t)n >= part->iov_len; part++, nb--)
+			n -= part->iov_len;
+		if (nb > 0)
+			*part = (struct iovec){(uint8_t *)part->iov_base + n, part->iov_len - n};
 	}
-	pthread_mutex_unlock(&f->lock);
-	return NULL;
-}
-
-/* Makes the blocks and the thread. @return false: write without them */
-static bool
-begin(struct file *f)
-{
-	const uint64_t huge = UINT64_C(2) << 20;
-	sigset_t all, before;
-	uint8_t *data;
-
-	if (f->direct < 0 || f->has_thread)
-		return f->direct >= 0;
-	data = mmap(NULL, BLOCKS * BLOCK + huge, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (data != MAP_FAILED) {
-		f->memory = data;
-		data += (huge - (uintptr_t)data % huge) % huge;
-		(void)madvise(data, BLOCKS * BLOCK, MADV_HUGEPAGE);
-		for (unsigned int i = 0; i < BLOCKS; i++)
-			f->block[i].data = data + i * BLOCK;
-		/* a signal interrupts the waits of another thread */
-		sigfillset(&all);
-		pthread_sigmask(SIG_SETMASK, &all, &before);
-		f->has_thread = pthread_create(&f->thread, NULL, write_blocks, f) == 0;
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
-	}
-	if (!f->has_thread) {
-		close(f->direct);
-		f->direct = -1;
-	}
-	return f->has_thread;
-}
-
-/* Block that is filled. Only the owner changes `filled`. */
-static struct block *
-current(struct file *f)
-{
-	return &f->block[f->filled % BLOCKS];
-}
-
-/* Hands the current block over, and waits for an empty one. @return 0; errno */
-static int
-hand_over(struct file *f)
-{
-	const struct block *b = current(f);
-	const uint64_t next = b->at + b->size;
-	int ret;
-
-	pthread_mutex_lock(&f->lock);
-	f->filled++;
-	pthread_cond_broadcast(&f->changed);
-	while (f->filled - f->written == BLOCKS)
-		pthread_cond_wait(&f->changed, &f->lock);
-	ret = f->error;
-	pthread_mutex_unlock(&f->lock);
-	current(f)->at = next;
-	current(f)->size = 0;
-	return ret;
+	return 0;
 }
 
 /*
  * Keeps an error, so that all later writes fail: an index must not be written after chunks to which
- * it points were lost. @return 0; errno of the first error
+ * it points were lost. @return errno of the first error; 0: none
  */
 static int
 keep_error(struct file *f, int error)
 {
-	pthread_mutex_lock(&f->lock);
 	f->error = f->error != 0 ? f->error : error;
-	error = f->error;
-	pthread_mutex_unlock(&f->lock);
-	return error;
+	return f->error;
 }
 
-/* Writes all that was collected. @return 0; errno */
+/* Writes the tail, so that the file has all bytes. @return 0; errno */
 static int
 drain(struct file *f)
 {
-	const uint8_t *rest;
-	struct block *b;
-	uint64_t end, tail;
-	int ret;
+	const uint64_t size = f->tail_size;
 
-	if (!f->has_thread)
-		return 0;
-	b = current(f);
-	end = b->at + b->size;
-	tail = b->size % PAGE;
-	b->size -= tail;
-	/* its bytes stay where they are until the block is filled again */
-	rest = b->data + b->size;
-	if (b->size > 0)
-		(void)hand_over(f);
-	current(f)->size = 0;
-	pthread_mutex_lock(&f->lock);
-	while (f->written < f->filled)
-		pthread_cond_wait(&f->changed, &f->lock);
-	ret = f->error;
-	pthread_mutex_unlock(&f->lock);
-	if (ret == 0 && tail > 0)
-		ret = keep_error(f, write_whole(f->fd, rest, tail, end - tail));
-	return ret;
+	f->tail_size = 0;
+	return size > 0 && f->error == 0
+		? keep_error(f, write_whole(f->fd, f->tail, size, f->tail_at))
+		: f->error;
 }
 
 /* Space that is allocated before it is written needs no allocation for each block. */
@@ -245,54 +147,69 @@ allocate(struct file *f, uint64_t end)
 	}
 }
 
-/* Collects a write. @return 0; errno */
+/*
+ * Writes from where the data are. Both begin at a page, and so does the next chunk: the rest of a
+ * page is zeros if nothing behind it is in the file. @return 0; errno
+ */
 static int
-collect(struct file *f, uint64_t at, const uint8_t *data, uint64_t size)
+write_in_place(struct file *f, uint64_t at, const uint8_t *data, uint64_t size)
 {
-	struct block *b = current(f);
+	const uint64_t whole = size - size % PAGE, end = f->tail_at + f->tail_size;
+	const bool follows = f->tail_size > 0 && f->eof == end && at == f->tail_at + PAGE;
+	struct iovec part[2];
+	int nb = 0, ret = 0;
+
+	if (follows && whole > 0)
+		part[nb++] = (struct iovec){f->tail, PAGE};
+	else
+		ret = drain(f);
+	if (whole > 0)
+		part[nb++] = (struct iovec){(void *)(uintptr_t)data, whole};
+	if (ret == 0)
+		ret = keep_error(f, write_pages(f, part, nb, nb == 2 ? f->tail_at : at));
+	f->tail_at = at + whole;
+	f->tail_size = size - whole;
+	memcpy(f->tail, data + whole, f->tail_size);
+	memset(f->tail + f->tail_size, 0, PAGE - f->tail_size);
+	f->eof = at + size > f->eof ? at + size : f->eof;
+	return ret;
+}
+
+/* @return false: out of memory */
+static bool
+get_pages(uint8_t **pages, uint64_t size)
+{
+	if (*pages == NULL)
+		*pages = aligned_alloc(PAGE, size);
+	return *pages != NULL;
+}
+
+/* Writes a chunk with O_DIRECT. @return 0; errno */
+static int
+write_large(struct file *f, uint64_t at, const uint8_t *data, uint64_t size)
+{
 	uint64_t part;
 	int ret = 0;
 
-	if (b->size == 0 || at != b->at + b->size) {
-		ret = drain(f);
-		part = (PAGE - at % PAGE) % PAGE;
-		if (ret == 0 && part > 0)
-			ret = keep_error(f, write_whole(f->fd, data, part, at));
-		data += part;
-		at += part;
-		size -= part;
-		current(f)->at = at;
-	}
 	allocate(f, at + size);
-	while (ret == 0 && size > 0) {
-		b = current(f);
-		part = size < BLOCK - b->size ? size : BLOCK - b->size;
-		memcpy(b->data + b->size, data, part);
-		b->size += part;
-		data += part;
-		size -= part;
-		if (b->size == BLOCK)
-			ret = hand_over(f);
+	if ((uintptr_t)data % PAGE == 0)
+		return write_in_place(f, at, data, size);
+	for (; ret == 0 && size > 0; data += part, at += part, size -= part) {
+		part = size < COPY ? size : COPY;
+		memcpy(f->copy, data, part);
+		ret = write_in_place(f, at, f->copy, part);
 	}
 	return ret;
 }
 
-/* Whether bytes of a range may be in blocks, and not in the file. */
+/* Whether a write is one for write_large(). */
 static bool
-is_collected(struct file *f, uint64_t at, uint64_t size)
+is_large(struct file *f, H5FD_mem_t type, uint64_t at, const void *data, uint64_t size)
 {
-	const struct block *b;
-	bool found = false;
-
-	if (!f->has_thread)
-		return false;
-	pthread_mutex_lock(&f->lock);
-	for (uint64_t i = f->written; i <= f->filled && !found; i++) {
-		b = &f->block[i % BLOCKS];
-		found = at < b->at + b->size && b->at < at + size;
-	}
-	pthread_mutex_unlock(&f->lock);
-	return found;
+	/* an index may be as large as a chunk; it is written at once */
+	return type == H5FD_MEM_DRAW && size >= STREAM_MIN && at % PAGE == 0 && f->direct >= 0 &&
+		get_pages(&f->tail, PAGE) &&
+		((uintptr_t)data % PAGE == 0 || get_pages(&f->copy, COPY));
 }
 
 static int
@@ -329,8 +246,6 @@ driver_open(const char *name, unsigned int flags, hid_t access, haddr_t most)
 	f->eof = st.st_size;
 	snprintf(same, sizeof(same), "/proc/self/fd/%d", f->fd);
 	f->direct = (o & O_RDWR) != 0 ? open(same, O_RDWR | O_DIRECT | O_CLOEXEC) : -1;
-	pthread_mutex_init(&f->lock, NULL);
-	pthread_cond_init(&f->changed, NULL);
 	return &f->common;
 }
 
@@ -340,24 +255,15 @@ driver_close(H5FD_t *common)
 	struct file *f = file_of(common);
 	int ret = drain(f);
 
-	if (f->has_thread) {
-		pthread_mutex_lock(&f->lock);
-		f->stop = true;
-		pthread_cond_broadcast(&f->changed);
-		pthread_mutex_unlock(&f->lock);
-		pthread_join(f->thread, NULL);
-	}
 	/* the space that was allocated behind the end */
 	if (f->allocated > 0 && ftruncate(f->fd, (off_t)f->eof) < 0)
 		ret = ret != 0 ? ret : errno;
-	if (f->memory != NULL)
-		(void)munmap(f->memory, BLOCKS * BLOCK + (UINT64_C(2) << 20));
 	if (f->direct >= 0)
 		close(f->direct);
 	if (close(f->fd) < 0)
 		ret = ret != 0 ? ret : errno;
-	pthread_cond_destroy(&f->changed);
-	pthread_mutex_destroy(&f->lock);
+	free(f->tail);
+	free(f->copy);
 	free(f);
 	return ret != 0 ? fail("cannot close the file", ret) : 0;
 }
@@ -415,7 +321,7 @@ driver_read(H5FD_t *common, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t 
 {
 	struct file *f = file_of(common);
 	int64_t n;
-	int ret = is_collected(f, at, size) ? drain(f) : 0;
+	const int ret = at < f->tail_at + f->tail_size && f->tail_at < at + size ? drain(f) : 0;
 
 	if (ret != 0)
 		return fail("cannot write the file", ret);
@@ -434,9 +340,8 @@ driver_write(
 	struct file *f = file_of(common);
 	int ret;
 
-	/* an index may be as large as a chunk; blocks would divide it: it is written at once */
-	if (type == H5FD_MEM_DRAW && size >= STREAM_MIN && begin(f)) {
-		ret = collect(f, at, data, size);
+	if (is_large(f, type, at, data, size)) {
+		ret = f->error != 0 ? f->error : write_large(f, at, data, size);
 	} else {
 		/* in order: an index is in the file only with the chunks to which it points */
 		ret = drain(f);
@@ -504,5 +409,8 @@ h5_driver_use(hid_t access)
 	/* it stays registered: H5dont_atexit() */
 	if (driver < 0)
 		driver = H5FDregister(&class);
-	return driver < 0 ? -1 : H5Pset_driver(access, driver, NULL);
+	/* chunks begin at pages */
+	return driver < 0 || H5Pset_alignment(access, STREAM_MIN, PAGE) < 0
+		? -1
+		: H5Pset_driver(access, driver, NULL);
 }
