@@ -26,6 +26,7 @@ struct place {
 struct reading {
 	const struct scan_file *file;
 	uint32_t batch;
+	uint64_t room; /* bytes of memory to use at least */
 	struct place *place;
 	struct scan_record *record; /* NULL: `ret` says why */
 	int ret;
@@ -37,6 +38,7 @@ struct batches {
 	struct place *place;
 	TAILQ_HEAD(, place) loaded; /* the one that was used least recently is first */
 	uint64_t bytes;		    /* of batches that are loaded */
+	uint64_t largest;	    /* bytes of the largest batch of the run */
 	size_t at;		    /* image that was loaded last */
 	size_t search;		    /* batches of images before it were read */
 	struct ahead ahead;
@@ -76,7 +78,7 @@ read_batch(void *arg)
 		return;
 	}
 	(void)posix_fadvise(fd, b->offset, size_of(r), POSIX_FADV_SEQUENTIAL);
-	r->ret = scan_record_load(&r->record, reader, b, ARROW_IMAGES, fd);
+	r->ret = scan_record_load(&r->record, reader, b, ARROW_IMAGES, fd, r->room);
 	close(fd);
 }
 
@@ -88,6 +90,7 @@ reading_of(const struct batches *b, size_t image)
 	return (struct reading){
 		.file = &b->e->run.set[row->set].file[ARROW_IMAGES],
 		.batch = row->batch,
+		.room = b->largest,
 		.place = place_of(b, image),
 	};
 }
@@ -246,8 +249,12 @@ batches_open(struct batches **batches, struct export *e)
 		batches_close(b);
 		return -ENOMEM;
 	}
-	for (size_t i = 0; i < e->images.nb; i++)
-		place_of(b, i)->last = i;
+	for (size_t i = 0; i < e->images.nb; i++) {
+		struct reading r = reading_of(b, i);
+
+		r.place->last = i;
+		b->largest = size_of(&r) > b->largest ? size_of(&r) : b->largest;
+	}
 	e->load = get;
 	e->load_arg = b;
 	*batches = b;

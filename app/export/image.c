@@ -8,6 +8,12 @@
 #include "gk_bitshuffle.h"
 #include "image.h"
 
+static size_t
+round_up(size_t size)
+{
+	return (size + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK;
+}
+
 int
 image_init(struct image *m, uint32_t rows, uint32_t cols, const uint32_t *mask)
 {
@@ -15,7 +21,8 @@ image_init(struct image *m, uint32_t rows, uint32_t cols, const uint32_t *mask)
 
 	*m = (struct image){.rows = rows, .cols = cols, .mask = mask};
 	m->photons = malloc(pixels * sizeof(*m->photons));
-	m->packed = malloc(gk_bitshuffle_bound(pixels));
+	/* at a page, so that the driver of HDF5 writes it from there */
+	m->packed = aligned_alloc(ARROW_BLOCK, round_up(gk_bitshuffle_bound(pixels)));
 	if (m->photons != NULL && m->packed != NULL)
 		return 0;
 	image_free(m);

@@ -28,6 +28,7 @@ scan_images_open(const struct arrow_reader *r, size_t batch, struct scan_images 
 	int missing;
 
 	b->is_i16 = f32 < 0;
+	b->place = NULL;
 	for (i = 0; i < sizeof(need) / sizeof(need[0]); i++) {
 		if (need[i].field < 0 ||
 			arrow_reader_column(r, batch, need[i].field, need[i].column) < 0)
@@ -52,7 +53,7 @@ scan_images_chunk(const struct scan_images *b, uint64_t row, const uint8_t **chu
 		return 0;
 	}
 	arrow_column_range(&b->raw, row, &start, &end);
-	*chunk = (const uint8_t *)b->raw.data + start;
+	*chunk = (const uint8_t *)b->raw.data + (b->place != NULL ? b->place[row] : start);
 	return end - start;
 }
 

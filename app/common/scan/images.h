@@ -14,6 +14,8 @@ struct scan_images {
 	struct arrow_column frame, kind, row_ptr, col, value, raw;
 	struct arrow_column missing; /**< `field` is NULL: the file does not have it */
 	bool is_i16;		     /**< type of `value`: int16, otherwise float32 */
+	/** [rows] place of each chunk in the data of `raw`; NULL: that of its offset (record.h) */
+	const uint64_t *place;
 };
 
 /** @return 0; -EBADMSG: a column is absent or damaged */

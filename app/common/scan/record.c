@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #define ANNOUNCEMENT_MAX (16 * ARROW_BLOCK)    /* as arrow/reader.c */
 #define PART		 (UINT64_C(256) << 10) /* of a body, which stays in the cache for its CRC */
 #define ALIGNMENT	 8		       /* of a buffer */
+#define CHUNK_MIN	 (UINT64_C(64) << 10)  /* mean size of chunks that are placed */
 
 /* @return 0; -ENODATA: shorter; -errno */
 static int
@@ -27,14 +29,13 @@ read_whole(int fd, void *data, uint64_t size, uint64_t at)
 	return n < 0 ? (int)n : (uint64_t)n < size ? -ENODATA : 0;
 }
 
-/* @param crc  out: CRC-32C @return as read_whole() */
+/* @param crc  CRC-32C of the bytes before, to which these are added @return as read_whole() */
 static int
 read_body(int fd, uint8_t *data, uint64_t size, uint64_t at, uint32_t *crc)
 {
 	uint64_t done, part;
 	int ret = 0;
 
-	*crc = 0;
 	for (done = 0; ret == 0 && done < size; done += part) {
 		part = size - done < PART ? size - done : PART;
 		ret = read_whole(fd, data + done, part, at + done);
@@ -187,16 +188,174 @@ has_data(int fd, uint64_t end)
 	return at == last || (at < 0 && errno != ENXIO);
 }
 
-/* A record of a size. @return NULL: out of memory */
-static struct scan_record *
-new_record(const struct arrow_reader *r, uint64_t size)
+/* A buffer: struct arrow_buffer, whose numbers are negative only in a malicious file. */
+struct range {
+	uint64_t offset, length;
+};
+static_assert(sizeof(struct range) == sizeof(struct arrow_buffer), "the same numbers");
+
+/* Where the chunks of a batch are in its body, and in that of its copy. */
+struct chunks {
+	uint64_t rows;	     /* 0: there are none, or small ones */
+	unsigned int number; /* of the buffer of `data` */
+	struct range offsets, data;
+	/* copy: buffers, and the place of each chunk; NULL: as in the file */
+	struct range *buffers;
+	uint64_t *place;
+	uint64_t body_length;
+};
+
+/* Whether no other buffer has bytes of that of chunks. */
+static bool
+are_apart(const struct arrow_reader *r, const uint8_t *buffers, const struct chunks *c)
 {
+	const uint64_t end = c->data.offset + c->data.length;
+	struct range b;
+
+	for (unsigned int i = 0; i < r->nb_buffers; i++) {
+		memcpy(&b, buffers + i * sizeof(b), sizeof(b));
+		if (i != c->number && b.offset < end &&
+			(b.offset > c->data.offset || b.length > c->data.offset - b.offset))
+			return false;
+	}
+	return true;
+}
+
+/* Finds chunks that are large. Nothing of the batch is trusted. */
+static bool
+find_chunks(const struct arrow_reader *r, const struct arrow_read_batch *b, struct chunks *c)
+{
+	const int field = arrow_reader_find(r, "raw", ARROW_BINARY, 0);
+	struct arrow_schema s = r->schema;
+	unsigned int nodes, validity;
+
+	if (field < 0)
+		return false;
+	s.nb_fields = field;
+	arrow_schema_count(&s, &nodes, &validity);
+	c->rows = b->rows;
+	c->number = validity + 2;
+	memcpy(&c->offsets, b->buffers + (validity + 1) * sizeof(c->offsets), sizeof(c->offsets));
+	memcpy(&c->data, b->buffers + c->number * sizeof(c->data), sizeof(c->data));
+	return c->rows > 0 && c->data.length / c->rows >= CHUNK_MIN &&
+		c->data.offset <= b->body_length &&
+		c->data.length <= b->body_length - c->data.offset &&
+		c->offsets.offset <= b->body_length &&
+		c->offsets.length <= b->body_length - c->offsets.offset &&
+		c->offsets.length / sizeof(int32_t) > c->rows &&
+		b->metadata_size % ALIGNMENT == 0 && are_apart(r, b->buffers, c);
+}
+
+/* Bytes of the offsets of chunks. */
+static uint64_t
+offsets_size(const struct chunks *c)
+{
+	return (c->rows + 1) * sizeof(int32_t);
+}
+
+/* Bytes of a copy beyond those of the batch. */
+static uint64_t
+extra_size(const struct arrow_reader *r, const struct chunks *c)
+{
+	return (c->rows + 2) * ARROW_BLOCK + r->nb_buffers * sizeof(*c->buffers) +
+		c->rows * sizeof(*c->place) + offsets_size(c) + 2 * ALIGNMENT;
+}
+
+static int32_t
+offset_of(const uint8_t *offsets, uint64_t row)
+{
+	int32_t value;
+
+	memcpy(&value, offsets + row * sizeof(value), sizeof(value));
+	return value;
+}
+
+static bool
+are_ascending(const uint8_t *offsets, const struct chunks *c)
+{
+	uint64_t i;
+
+	for (i = 0; i < c->rows && offset_of(offsets, i) <= offset_of(offsets, i + 1); i++)
+		;
+	return i == c->rows && offset_of(offsets, 0) == 0 &&
+		offset_of(offsets, i) <= c->data.length;
+}
+
+/*
+ * Reads a body, with each chunk at a multiple of ARROW_BLOCK.
+ * @param b   as it is in the file
+ * @param at  offset of the body in the file
+ */
+static int
+read_placed(struct scan_record *r, const struct arrow_read_batch *b, struct chunks *c, int fd,
+	uint64_t at, uint32_t *crc)
+{
+	uint8_t *body = r->data + b->metadata_size, *to = body + c->data.offset, *offsets;
+	struct range *const data =
+		(struct range *)(r->data + r->reader.size) - r->reader.nb_buffers + c->number;
+	uint64_t done = c->data.offset, size, i;
+	int ret;
+
+	/* at the end of the memory, behind the batch: buffers, places, and a copy of the offsets */
+	c->buffers = data - c->number;
+	c->place = (uint64_t *)c->buffers - c->rows;
+	offsets = (uint8_t *)c->place - offsets_size(c);
+	ret = read_whole(fd, offsets, offsets_size(c), at + c->offsets.offset);
+	if (ret == 0 && !are_ascending(offsets, c)) {
+		c->place = NULL;
+		return read_body(fd, body, b->body_length, at, crc);
+	}
+	if (ret == 0)
+		ret = read_body(fd, body, done, at, crc);
+	memcpy(c->buffers, b->buffers, r->reader.nb_buffers * sizeof(*c->buffers));
+	to += -(uintptr_t)to % ARROW_BLOCK;
+	data->offset = to - body;
+	for (i = 0; ret == 0 && i < c->rows; i++) {
+		size = offset_of(offsets, i + 1) - offset_of(offsets, i);
+		c->place[i] = to - body - data->offset;
+		ret = read_body(fd, to, size, at + done, crc);
+		done += size;
+		to += size + -size % ARROW_BLOCK;
+	}
+	data->length = to - body - data->offset;
+	/* the other buffers are aligned as they were */
+	to += done % ARROW_BLOCK;
+	for (i = 0; i < r->reader.nb_buffers; i++) {
+		if (i != c->number && c->buffers[i].offset >= c->data.offset + c->data.length)
+			c->buffers[i].offset += to - body - done;
+	}
+	c->body_length = to - body + b->body_length - done;
+	if (ret == 0)
+		ret = read_body(fd, to, b->body_length - done, at + done, crc);
+	/* they may have changed meanwhile, and only the second ones are checked */
+	if (ret == 0 && memcmp(body + data[-1].offset, offsets, offsets_size(c)) != 0)
+		ret = -EBADMSG;
+	return ret;
+}
+
+/*
+ * A record for a batch.
+ * @param room  bytes of memory, at least
+ * @param c     out
+ * @return NULL: out of memory
+ */
+static struct scan_record *
+new_record(const struct arrow_reader *r, const struct arrow_read_batch *b, uint64_t room,
+	struct chunks *c)
+{
+	uint64_t size = b->metadata_size + b->body_length;
 	struct scan_record *record = calloc(1, sizeof(*record));
 
+	*c = (struct chunks){0};
 	if (record == NULL)
 		return NULL;
+	if (find_chunks(r, b, c))
+		size += extra_size(r, c);
+	else
+		c->rows = 0;
+	size += -size % ALIGNMENT;
 	record->refs = 1;
-	record->data = scan_memory_get(size);
+	record->data = scan_memory_get(size > room ? size : room);
 	if (record->data == NULL) {
 		free(record);
 		return NULL;
@@ -209,13 +368,35 @@ new_record(const struct arrow_reader *r, uint64_t size)
 	return record;
 }
 
+/* Makes a batch that was read describe its copy. */
+static void
+use_places(struct scan_record *r, const struct chunks *c)
+{
+	if (c->place == NULL)
+		return;
+	r->batch.buffers = (const uint8_t *)c->buffers;
+	r->batch.body_length = c->body_length;
+}
+
+/* Reads the body of a batch. @param b  as it is in the file @param crc  out */
+static int
+read_batch(struct scan_record *r, const struct arrow_read_batch *b, struct chunks *c, int fd,
+	uint64_t at, uint32_t *crc)
+{
+	at += b->metadata_size;
+	*crc = 0;
+	return c->rows > 0 ? read_placed(r, b, c, fd, at, crc)
+			   : read_body(fd, r->data + b->metadata_size, b->body_length, at, crc);
+}
+
 /* @return 0; -EBADMSG: a column is damaged */
 static int
-open_columns(struct scan_record *r)
+open_columns(struct scan_record *r, const struct chunks *c)
 {
 	int ret;
 
 	r->has_images = scan_images_open(&r->reader, 0, &r->images) == 0;
+	r->images.place = c->place;
 	ret = scan_peaks_open(&r->reader, 0, &r->peaks);
 	r->has_peaks = ret == 0;
 	return r->has_images && (ret == 0 || ret == -ENODATA) ? 0 : -EBADMSG;
@@ -223,18 +404,19 @@ open_columns(struct scan_record *r)
 
 /* @param b  as it was announced */
 static int
-read_record(struct scan_record *r, const struct arrow_read_batch *b, int fd, uint64_t at)
+read_record(struct scan_record *r, const struct arrow_read_batch *b, struct chunks *c, int fd,
+	uint64_t at)
 {
 	uint32_t crc;
-	int ret = read_body(
-		fd, r->data + b->metadata_size, b->body_length, at + b->metadata_size, &crc);
+	int ret = read_batch(r, b, c, fd, at, &crc);
 
 	if (ret < 0)
 		return ret;
 	if (arrow_reader_announced(&r->reader, 0, &r->batch) != 1 ||
 		arrow_reader_crc_is(&r->reader, 0, crc) != 1)
 		return -EBADMSG;
-	return r->header->table == ARROW_IMAGES ? open_columns(r) : 0;
+	use_places(r, c);
+	return r->header->table == ARROW_IMAGES ? open_columns(r, c) : 0;
 }
 
 enum scan_record_state
@@ -246,18 +428,19 @@ scan_record_read(struct scan_record **record, struct scan_header *header, int fd
 	struct arrow_reader view;
 	const enum scan_record_state state = read_announcement(header, fd, at, block, &view, &b);
 	struct scan_record *r;
+	struct chunks c;
 
 	if (state != SCAN_RECORD_PARTIAL)
 		return state;
 	*length = b.metadata_size + b.body_length;
 	if (!has_data(fd, at + *length))
 		return state;
-	r = new_record(&header->reader, *length);
+	r = new_record(&header->reader, &b, 0, &c);
 	if (r == NULL)
 		return state;
 	r->header = scan_header_ref(header);
 	memcpy(r->data, block, b.metadata_size);
-	if (read_record(r, &b, fd, at) < 0) {
+	if (read_record(r, &b, &c, fd, at) < 0) {
 		scan_record_drop(r);
 		return state;
 	}
@@ -281,10 +464,11 @@ move_batch(struct arrow_read_batch *b, const uint8_t *from, const uint8_t *to)
 
 int
 scan_record_load(struct scan_record **record, const struct arrow_reader *r,
-	const struct arrow_read_batch *b, enum arrow_table table, int fd)
+	const struct arrow_read_batch *b, enum arrow_table table, int fd, uint64_t room)
 {
 	const uint8_t *metadata = r->data + b->offset;
-	struct scan_record *copy = new_record(r, b->metadata_size + b->body_length);
+	struct chunks c;
+	struct scan_record *copy = new_record(r, b, room, &c);
 	uint32_t crc;
 	int ret;
 
@@ -295,21 +479,21 @@ scan_record_load(struct scan_record **record, const struct arrow_reader *r,
 	if (ret == 0 && memcmp(copy->data, metadata, b->metadata_size) != 0)
 		ret = -EBADMSG;
 	if (ret == 0)
-		ret = read_body(fd, copy->data + b->metadata_size, b->body_length,
-			b->offset + b->metadata_size, &crc);
+		ret = read_batch(copy, b, &c, fd, b->offset, &crc);
 	if (ret == 0) {
 		copy->batch = *b;
 		move_batch(&copy->batch, metadata, copy->data);
 		copy->batch.buffers = copy->data + (b->buffers - metadata);
 		copy->batch.body = copy->data + b->metadata_size;
 		ret = arrow_reader_crc_is(&copy->reader, 0, crc);
+		use_places(copy, &c);
 	}
 	if (ret < 0) {
 		scan_record_drop(copy);
 		return ret;
 	}
 	if (table == ARROW_IMAGES)
-		(void)open_columns(copy);
+		(void)open_columns(copy, &c);
 	*record = copy;
 	return 0;
 }

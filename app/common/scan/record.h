@@ -6,6 +6,9 @@
  * no harm. Everything is checked in the copy, which is in memory that was used before, if there is
  * some (memory.h): page faults take longer than the copy. The CRC of a part is made while the part
  * is in the cache. Any thread; references are counted atomically.
+ *
+ * Large chunks of images are not as close together as in the file: each begins at a multiple of
+ * ARROW_BLOCK, so that it can be written with O_DIRECT from there.
  */
 #ifndef SCAN_RECORD_H
 #define SCAN_RECORD_H
@@ -89,11 +92,13 @@ enum scan_record_state scan_record_read(struct scan_record **record, struct scan
  * @param record  out: a reference
  * @param r       of this file, which must outlive the record; its batches may be mapped
  * @param b       a batch of `r`
+ * @param room    bytes of memory to use at least: with the size of the largest batch, memory of any
+ *   batch is used again for any other one, because it is large enough
  * @return 0; -EBADMSG: wrong CRC, or another batch is there; -ENODATA: the file ends before;
  *         -ENOMEM, -errno
  */
 int scan_record_load(struct scan_record **record, const struct arrow_reader *r,
-	const struct arrow_read_batch *b, enum arrow_table table, int fd);
+	const struct arrow_read_batch *b, enum arrow_table table, int fd, uint64_t room);
 
 /**
  * Search the next batch, or the end of the stream, behind damage.

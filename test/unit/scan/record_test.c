@@ -221,7 +221,7 @@ test_a_batch_is_loaded_as_it_is_in_the_file(void **state)
 	for (uint64_t i = 0; i < nb; i++) {
 		const struct arrow_read_batch *b = &r.batches[i];
 
-		assert_int_equal(scan_record_load(&record, &r, b, ARROW_IMAGES, fd), 0);
+		assert_int_equal(scan_record_load(&record, &r, b, ARROW_IMAGES, fd, 0), 0);
 		assert_int_equal(record->reader.size, at[i + 1] - at[i]);
 		assert_memory_equal(record->data, file + at[i], at[i + 1] - at[i]);
 		assert_string_equal(record->batch.sequence, b->sequence);
@@ -229,12 +229,15 @@ test_a_batch_is_loaded_as_it_is_in_the_file(void **state)
 		scan_record_drop(record);
 	}
 	flip(fd, at[2] - ARROW_BLOCK);
-	assert_int_equal(scan_record_load(&record, &r, &r.batches[1], ARROW_IMAGES, fd), -EBADMSG);
+	assert_int_equal(
+		scan_record_load(&record, &r, &r.batches[1], ARROW_IMAGES, fd, 0), -EBADMSG);
 	/* another batch in its place */
 	assert_int_equal(pwrite(fd, file + at[1], at[2] - at[1], at[0]), at[2] - at[1]);
-	assert_int_equal(scan_record_load(&record, &r, &r.batches[0], ARROW_IMAGES, fd), -EBADMSG);
+	assert_int_equal(
+		scan_record_load(&record, &r, &r.batches[0], ARROW_IMAGES, fd, 0), -EBADMSG);
 	assert_int_equal(ftruncate(fd, at[3] - ARROW_BLOCK), 0);
-	assert_int_equal(scan_record_load(&record, &r, &r.batches[2], ARROW_IMAGES, fd), -ENODATA);
+	assert_int_equal(
+		scan_record_load(&record, &r, &r.batches[2], ARROW_IMAGES, fd, 0), -ENODATA);
 	arrow_reader_close(&r);
 	close(fd);
 }
