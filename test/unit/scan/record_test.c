@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "arrow/batch.h"
 #include "arrow/crc32c.h"
 #include "arrow/format.h"
 #include "scan/memory.h"
@@ -242,6 +243,158 @@ test_a_batch_is_loaded_as_it_is_in_the_file(void **state)
 	close(fd);
 }
 
+/* ---- large chunks ---------------------------------------------------------------------------- */
+
+#define LARGE_ROWS   512
+#define LARGE_COLS   1024
+#define LARGE_CHUNKS 5 /* of the batch */
+
+/* A file of one batch of raw images that do not compress. */
+static struct {
+	int fd;
+	uint64_t begin, size;
+} large;
+
+static void
+append(const void *bytes, uint64_t n)
+{
+	assert_int_equal(pwrite(large.fd, bytes, n, large.size), n);
+	large.size += n;
+}
+
+static void
+on_large(void *arg, const struct batch *b)
+{
+	if (b->table != ARROW_IMAGES)
+		return;
+	append(b->metadata, b->metadata_size);
+	for (unsigned int i = 0; i < b->nb_body; i++)
+		append(b->body[i].iov_base, b->body[i].iov_len);
+}
+
+static void
+write_large(void)
+{
+	const struct gk_geometry geometry = {
+		.tiles = 8, .tile_rows = LARGE_ROWS / 8, .cols = LARGE_COLS};
+	const struct arrow_tables_config t = {
+		.modules = 1, .rows = LARGE_ROWS, .cols = LARGE_COLS, .packets = 8};
+	struct frame_record record = {.receive_time = 1, .verdict = FRAME_HIT, .kind = GK_KIND_RAW};
+	struct batch_builder_config c = {.geometry = geometry,
+		.receiver_id = 1,
+		.run = 1,
+		.incarnation = 1,
+		.nb_outputs = 1,
+		.emit = on_large};
+	struct batch_builder *builder;
+	struct arrow_tables tables;
+	uint8_t *outputs, *header;
+	uint32_t word = 1;
+	size_t length;
+
+	assert_int_equal(arrow_tables_init(&tables, &t), 0);
+	c.tables = &tables;
+	gk_layout_init(&c.layout, &geometry, c.value, 16);
+	outputs = calloc(1, c.layout.stride);
+	c.outputs = outputs;
+	assert_non_null(outputs);
+	assert_int_equal(batch_builder_create(&builder, &c), 0);
+	large.fd = memfd_create("record_test", MFD_CLOEXEC);
+	assert_int_equal(arrow_header_build(&tables.schema[ARROW_IMAGES], &header, &length), 0);
+	append(header, length);
+	large.begin = length;
+	for (record.frame = 0; record.frame < LARGE_CHUNKS; record.frame++) {
+		for (uint64_t i = 0; i < LARGE_ROWS * LARGE_COLS; i++) {
+			word = word * 1664525 + 1013904223;
+			/* other frames have chunks of other sizes */
+			((uint16_t *)(outputs + c.layout.raw))[i] = word >> (16 + record.frame);
+		}
+		assert_int_equal(batch_builder_add(builder, &record), 0);
+	}
+	batch_builder_flush(builder);
+	batch_builder_destroy(builder);
+	arrow_tables_free(&tables);
+	free(header);
+	free(outputs);
+}
+
+/* Each chunk is at a page, and all columns are as in the file. */
+static void
+check_large(const struct scan_record *record, const struct arrow_reader *r)
+{
+	const uint8_t *a, *b;
+	struct scan_images images;
+	uint64_t i, n;
+
+	assert_true(record->has_images);
+	assert_int_equal(scan_images_open(r, 0, &images), 0);
+	assert_int_equal(record->batch.rows, LARGE_CHUNKS);
+	for (i = 0; i < LARGE_CHUNKS; i++) {
+		n = scan_images_chunk(&images, i, &a);
+		assert_true(n > 64 << 10);
+		assert_int_equal(scan_images_chunk(&record->images, i, &b), n);
+		assert_int_equal((uintptr_t)b % ARROW_BLOCK, 0);
+		assert_memory_equal(a, b, n);
+	}
+	assert_memory_equal(record->images.frame.data, images.frame.data, i * sizeof(uint64_t));
+	assert_memory_equal(record->images.kind.data, images.kind.data, i);
+	assert_int_equal(record->images.missing.items, images.missing.items);
+	assert_memory_equal(record->images.missing.data, images.missing.data, images.missing.items);
+}
+
+static void
+test_large_chunks_are_at_pages(void **state)
+{
+	struct scan_record *record, *copy;
+	struct scan_header *header;
+	struct scan_images images;
+	struct arrow_reader r;
+	uint64_t length, place;
+	uint8_t *data;
+
+	write_large();
+	data = malloc(large.size);
+	assert_int_equal(pread(large.fd, data, large.size, 0), large.size);
+	assert_int_equal(arrow_reader_open_memory(&r, data, large.size, &problem), 0);
+	assert_int_equal(r.nb_batches, 1);
+	header = header_of(large.fd);
+	assert_int_equal(scan_record_read(&record, header, large.fd, large.begin, &length),
+		SCAN_RECORD_WHOLE);
+	assert_int_equal(length, large.size - large.begin);
+	check_large(record, &r);
+	copy = scan_record_without_pixels(record);
+	assert_non_null(copy);
+	scan_record_drop(copy);
+	scan_record_drop(record);
+	/* the memory has the size that was asked for */
+	assert_int_equal(
+		scan_record_load(&record, &r, r.batches, ARROW_IMAGES, large.fd, 3 * large.size),
+		0);
+	assert_true(scan_memory_size(record->data) >= 3 * large.size);
+	check_large(record, &r);
+	scan_record_drop(record);
+	/* a wrong bit in a chunk, in an offset, and so that offsets descend */
+	assert_int_equal(scan_images_open(&r, 0, &images), 0);
+	const uint64_t wrong[] = {(const uint8_t *)images.raw.data + 700001 - data,
+		(const uint8_t *)&images.raw.offsets[2] - data,
+		(const uint8_t *)&images.raw.offsets[2] + 3 - data};
+
+	for (unsigned int i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		place = wrong[i];
+		flip(large.fd, place);
+		assert_int_equal(state_of(header, large.fd, large.begin), SCAN_RECORD_PARTIAL);
+		assert_int_equal(
+			scan_record_load(&record, &r, r.batches, ARROW_IMAGES, large.fd, 0),
+			-EBADMSG);
+		flip(large.fd, place);
+	}
+	assert_int_equal(state_of(header, large.fd, large.begin), SCAN_RECORD_WHOLE);
+	scan_header_drop(header);
+	arrow_reader_close(&r);
+	free(data);
+	close(large.fd);
+}
+
 static int
 find_batches(void)
 {
@@ -307,6 +460,7 @@ main(void)
 		cmocka_unit_test(test_truncation_and_damage_are_states),
 		cmocka_unit_test(test_peaks_stay_without_pixels),
 		cmocka_unit_test(test_a_batch_is_loaded_as_it_is_in_the_file),
+		cmocka_unit_test(test_large_chunks_are_at_pages),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
