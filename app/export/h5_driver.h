@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * HDF5's file driver for files that are written. Chunks of images begin at pages of the file, and
+ * HDF5's file driver for files that are written. Chunks of images begin at pages of the file. They
  * are written with O_DIRECT from where they are in memory, if that is at a page, too; otherwise from
  * a copy. Through the page cache, a copy of the same bytes takes more CPU time, and the disk waits
  * for it. Other writes are small and go through the page cache, and so do all if a file system

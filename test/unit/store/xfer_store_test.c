@@ -122,7 +122,7 @@ count_cut(uint32_t batch)
 	return nb;
 }
 
-/* Send the batches of rig_hold_parts(); the store has exactly their bytes, and the slots are free */
+/* Send the batches of rig_hold_parts(): the store has exactly their bytes; the slots are free. */
 static void
 send_parts(void)
 {
