@@ -27,6 +27,7 @@
 #define CHUNK_STEP 4099 /* bytes from the begin of a chunk to that of the next one */
 #define FLUSH	   5	/* chunks from one flush to the next */
 #define INDEX	   4000 /* entries of the index, which has more than 64 KiB */
+#define GROUPS	   30	/* of which each has about 1 KiB */
 #define WRITES_MAX 1000
 
 enum mode {
@@ -198,6 +199,18 @@ check_chunks(const char *path, unsigned int least)
 	return found;
 }
 
+/* Puts metadata between two chunks, which HDF5 writes later: the second one begins elsewhere. */
+static void
+make_groups(struct h5 *h)
+{
+	char name[16];
+
+	for (unsigned int i = 0; i < GROUPS; i++) {
+		snprintf(name, sizeof(name), "group%u", i);
+		h5_release(h5_group(h, h->file, name, "NXcollection"));
+	}
+}
+
 /* Writes a file, and checks a copy after each flush. @return chunks that were flushed; or -EIO */
 static int
 write_file(struct h5 *h, const char *path, unsigned int *flushed, bool check)
@@ -216,6 +229,8 @@ write_file(struct h5 *h, const char *path, unsigned int *flushed, bool check)
 		const size_t size = get_chunk(i, &chunk);
 
 		h5_check(h, "data", H5Dwrite_chunk(set, H5P_DEFAULT, 0, place, size, chunk));
+		if (i == FLUSH + 1)
+			make_groups(h);
 		if ((i + 1) % FLUSH != 0)
 			continue;
 		h5_check(h, "flush", H5Fflush(h->file, H5F_SCOPE_LOCAL));
