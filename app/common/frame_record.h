@@ -59,7 +59,7 @@ struct frame_record {
 	double sum;		/**< photons: valid, unsaturated pixels */
 	/** bytes of the chunk (gk_bitshuffle.h) that the output is, 0: plain values */
 	uint64_t chunk_bytes;
-	uint32_t chunk_crc32c;	  /**< of these bytes (gk_details) */
+	uint32_t chunk_crc32c;	  /**< of these bytes (gk_details); 0: not computed */
 	uint32_t exposure;	  /**< ticks of 100 ns */
 	uint32_t detector_status; /**< detSpec3 (JUNGFRAU: DAQ info) */
 	uint32_t flags;		  /**< FRAME_FLAG_* */

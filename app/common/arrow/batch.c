@@ -35,9 +35,15 @@ struct table {
 	unsigned int lead;	 /* number of the buffer that the body begins with */
 	bool placed;		 /* this buffer is in memory of batch_place */
 	struct batch_region own; /* its own memory meanwhile */
+	/* parts that the body begins with: output slots that the lead column refers to */
+	uint32_t nb_references;
+	uint32_t *slots;
+	uint64_t referred; /* bytes of these parts */
+	uint32_t referred_crc;
+	uint64_t copied; /* bytes of images that were copied to regions */
 	struct arrow_node node[ARROW_NODES_MAX];
 	struct arrow_buffer buffer[ARROW_BUFFERS_MAX];
-	struct iovec body[ARROW_BUFFERS_MAX + 1];
+	struct iovec *body; /* references, buffers and padding */
 	uint32_t null_count[COLUMNS_MAX];
 	size_t align;
 	uint64_t interval;
@@ -140,10 +146,14 @@ set_init(const struct table *t, struct column_set *set, const uint64_t *most)
 
 static int
 table_init(struct table *t, const struct arrow_schema *schema, const struct arrow_identity *id,
-	uint64_t interval, unsigned int nb_sets, const uint64_t *most)
+	uint64_t interval, unsigned int nb_sets, uint32_t references, const uint64_t *most)
 {
 	int ret;
 
+	t->body = calloc(references + ARROW_BUFFERS_MAX + 1, sizeof(*t->body));
+	t->slots = calloc(references + 1, sizeof(*t->slots));
+	if (t->body == NULL || t->slots == NULL)
+		return -ENOMEM;
 	t->schema = schema;
 	t->interval = interval;
 	t->nb_sets = nb_sets;
@@ -167,6 +177,17 @@ table_free(struct table *t)
 		free(set->metadata);
 	}
 	arrow_template_free(&t->template);
+	free(t->body);
+	free(t->slots);
+}
+
+/* Bytes of a column's values or items. */
+static uint64_t
+column_bytes(const struct table *t, unsigned int column)
+{
+	const struct batch_region *r = t->set->data[column];
+
+	return r->used + (r == &t->set->region[t->lead] ? t->referred : 0);
 }
 
 /* Fill in the field nodes: rows of each column, items of each list. */
@@ -182,7 +203,7 @@ table_count(struct table *t)
 		*n++ = (struct arrow_node){t->rows, t->null_count[i]};
 		if (f->type == ARROW_LIST || f->type == ARROW_FIXED_LIST)
 			*n++ = (struct arrow_node){
-				t->set->data[i]->used / arrow_type_width(f->item), 0};
+				column_bytes(t, i) / arrow_type_width(f->item), 0};
 	}
 }
 
@@ -207,6 +228,21 @@ buffer_at(const struct table *t, unsigned int i)
 	return i <= t->lead ? i - 1 : i;
 }
 
+/* Count the bytes of the images, and how many of them were copied or will be. */
+static void
+count_bytes(const struct table *t, const struct batch_builder_config *config, struct batch *batch)
+{
+	static const unsigned int columns[] = {
+		IMAGES_ROW_PTR, IMAGES_COL, IMAGES_VALUE, IMAGES_RAW};
+	const uint64_t placed = t->placed ? t->set->region[t->lead].used : 0;
+
+	for (unsigned int i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+		batch->kept_bytes += column_bytes(t, columns[i]);
+	batch->copied_bytes = t->copied;
+	if (config->reclaim == NULL)
+		batch->copied_bytes += batch->kept_bytes - t->referred - placed;
+}
+
 static void
 table_emit(struct table *t, const struct batch_builder_config *config, enum arrow_table id)
 {
@@ -215,23 +251,26 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 	struct column_set *set = t->set;
 	struct arrow_batch numbers;
 	struct batch_region *r;
-	unsigned int i, k, nb = 0;
-	uint64_t at = 0, size;
+	unsigned int i, k, nb;
+	uint64_t at = 0, size, before;
 	struct batch batch;
-	uint32_t crc = 0;
+	uint32_t crc = t->referred_crc;
 
 	if (t->rows == 0)
 		return;
+	nb = t->nb_references;
 	for (k = 0; k < t->template.nb_buffers; k++) {
 		i = buffer_at(t, k);
 		r = &set->region[i];
-		t->buffer[i] = (struct arrow_buffer){at, r->used};
-		if (r->used == 0)
+		before = k == 0 ? t->referred : 0;
+		t->buffer[i] = (struct arrow_buffer){at, before + r->used};
+		if (before + r->used == 0)
 			continue;
-		size = batch_region_finish(r, t->align);
+		size = batch_region_finish(r, before, t->align);
 		crc = arrow_crc32c_combine(crc, r->crc, size);
-		t->body[nb++] = (struct iovec){r->base, size};
-		at += size;
+		if (size > 0)
+			t->body[nb++] = (struct iovec){r->base, size};
+		at += before + size;
 	}
 	size = -at & (ARROW_BLOCK - 1);
 	if (size > 0) {
@@ -257,6 +296,8 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 		.metadata_size = t->template.size,
 		.body = t->body,
 		.nb_body = nb,
+		.nb_references = t->nb_references,
+		.slots = t->slots,
 		.body_length = at,
 		.rows = t->rows,
 		.first = t->first,
@@ -267,6 +308,8 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 		.lasting = config->reclaim != NULL,
 		.set = set - t->sets,
 	};
+	if (id == ARROW_IMAGES)
+		count_bytes(t, config, &batch);
 	config->emit(config->arg, &batch);
 	if (t->placed)
 		set->region[t->lead] = t->own;
@@ -276,6 +319,10 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 	t->set = next_set(t, config->ahead, at);
 	t->rows = 0;
 	t->bytes = 0;
+	t->nb_references = 0;
+	t->referred = 0;
+	t->referred_crc = 0;
+	t->copied = 0;
 	memset(t->null_count, 0, sizeof(t->null_count));
 }
 
@@ -305,16 +352,30 @@ is_chunk(const struct batch_builder *b, uint32_t kind)
 	return kind == GK_KIND_RAW || (kind == GK_KIND_IMAGE && b->config.tables->chunks);
 }
 
+/* The column that has most of the bytes of an image of this kind. */
+static unsigned int
+main_column(const struct batch_builder *b, uint32_t kind)
+{
+	return is_chunk(b, kind) ? IMAGES_RAW : IMAGES_VALUE;
+}
+
+/* Choose the lead column of a batch of images by its first row. */
+static void
+images_lead(struct batch_builder *b, const struct frame_record *rec)
+{
+	struct table *t = &b->table[ARROW_IMAGES];
+
+	t->lead = t->set->data[main_column(b, rec->kind)] - t->set->region;
+}
+
 /* Let the lead column of a batch of images grow where the batch is to be. */
 static void
-images_place(struct batch_builder *b, const struct frame_record *rec)
+images_place(struct batch_builder *b)
 {
-	const unsigned int column = is_chunk(b, rec->kind) ? IMAGES_RAW : IMAGES_VALUE;
 	struct table *t = &b->table[ARROW_IMAGES];
-	struct batch_region *r = t->set->data[column];
+	struct batch_region *r = &t->set->region[t->lead];
 	uint8_t *base;
 
-	t->lead = r - t->set->region;
 	base = b->config.place != NULL ? b->config.place(b->config.arg, b->lead_max) : NULL;
 	if (base == NULL)
 		return;
@@ -332,7 +393,7 @@ table_begin_row(struct batch_builder *b, enum arrow_table id, const struct frame
 	if (t->rows == 0) {
 		table_reclaim(t, &b->config, id);
 		if (id == ARROW_IMAGES)
-			images_place(b, rec);
+			images_lead(b, rec);
 		t->first = rec->frame;
 	}
 	t->last = rec->frame;
@@ -350,7 +411,7 @@ put(struct table *t, unsigned int column, const void *value, size_t size)
 static void
 end_list(struct table *t, unsigned int column, size_t width)
 {
-	const int32_t end = t->set->data[column]->used / width;
+	const int32_t end = column_bytes(t, column) / width;
 
 	batch_region_append(t->set->offsets[column], &end, sizeof(end));
 }
@@ -545,9 +606,9 @@ images_columns_full(const struct batch_builder *b, const struct image_row *row)
 
 	return t->set->data[IMAGES_ROW_PTR]->used / sizeof(uint32_t) + row->nb_row_ptr >
 		ELEMENTS_MAX ||
-		t->set->data[IMAGES_VALUE]->used / b->config.layout.value_size + row->nb_value >
+		column_bytes(t, IMAGES_VALUE) / b->config.layout.value_size + row->nb_value >
 		ELEMENTS_MAX ||
-		t->set->data[IMAGES_RAW]->used + row->chunk_bound > ELEMENTS_MAX ||
+		column_bytes(t, IMAGES_RAW) + row->chunk_bound > ELEMENTS_MAX ||
 		t->set->data[IMAGES_MISSING]->used + b->missing_bytes > ELEMENTS_MAX ||
 		(has_peaks(b) &&
 			t->set->data[IMAGES_PEAK_FS]->used / sizeof(float) + row->nb_peaks >
@@ -580,16 +641,78 @@ images_add_peaks(struct batch_builder *b, const struct image_row *row)
 		end_list(t, column, arrow_type_width(t->schema->fields[column].item));
 }
 
-/** @param chunk  that is already compressed; NULL: not compressed, or not a chunk */
-static int
-images_add(struct batch_builder *b, const struct frame_record *rec, const struct batch_chunk *chunk)
+/*
+ * Whether the batch can refer to a row's output slot. References are the first parts of the body,
+ * so none follows bytes of the lead column that were copied.
+ */
+static bool
+may_refer(const struct batch_builder *b, const struct frame_record *rec)
+{
+	const struct table *t = &b->table[ARROW_IMAGES];
+	const struct batch_region *lead = &t->set->region[t->lead];
+
+	return t->nb_references < b->config.references &&
+		(rec->kind != GK_KIND_CSR && (!is_chunk(b, rec->kind) || rec->chunk_bytes > 0)) &&
+		t->set->data[main_column(b, rec->kind)] == lead && !t->placed && lead->used == 0;
+}
+
+/* Refer to the row's bytes of the lead column in their output slot. */
+static void
+refer(struct batch_builder *b, const struct frame_record *rec, const struct image_row *row)
 {
 	const struct gk_layout *l = &b->config.layout;
 	struct table *t = &b->table[ARROW_IMAGES];
-	struct batch_region *raw;
+	const bool chunk = row->chunk_bound > 0;
+	const uint8_t *bytes = row->output + (chunk ? l->raw : l->value);
+	const size_t size = chunk ? rec->chunk_bytes : row->nb_value * l->value_size;
+	uint32_t crc = chunk ? rec->chunk_crc32c : 0;
+
+	/* 0: none. If it is the CRC, it is computed again, to the same value. */
+	if (crc == 0)
+		crc = arrow_crc32c(0, bytes, size);
+	t->referred_crc = arrow_crc32c_combine(t->referred_crc, crc, size);
+	t->referred += size;
+	/* iov_base is not const */
+	t->body[t->nb_references] = (struct iovec){(void *)(uintptr_t)bytes, size};
+	t->slots[t->nb_references++] = rec->out;
+}
+
+/* Append a chunk. @param chunk  see images_add() */
+static void
+put_chunk(struct batch_builder *b, const struct frame_record *rec, const struct image_row *row,
+	const struct batch_chunk *chunk)
+{
+	const uint8_t *output = row->output + b->config.layout.raw;
+	struct table *t = &b->table[ARROW_IMAGES];
+	struct batch_region *raw = t->set->data[IMAGES_RAW];
+	size_t packed;
+
+	if (chunk != NULL || rec->chunk_bytes > 0) {
+		packed = chunk != NULL ? chunk->size : rec->chunk_bytes;
+		batch_region_append_large(raw, chunk != NULL ? chunk->bytes : output, packed);
+		t->copied += packed;
+		return;
+	}
+	/* full images and raw data are in the same place */
+	packed = gk_bitshuffle_compress(
+		(const uint16_t *)output, b->pixels, batch_region_grow(raw, row->chunk_bound));
+	batch_region_shrink(raw, row->chunk_bound - packed);
+}
+
+/**
+ * @param chunk  that is already compressed; NULL: not compressed, or not a chunk
+ * @param may    the batch may refer to the output slot
+ * @return 1: it refers to it; 0: it has a copy; -EINVAL
+ */
+static int
+images_add(struct batch_builder *b, const struct frame_record *rec, const struct batch_chunk *chunk,
+	bool may)
+{
+	const struct gk_layout *l = &b->config.layout;
+	struct table *t = &b->table[ARROW_IMAGES];
 	const uint8_t kind = rec->kind;
 	struct image_row row;
-	size_t packed;
+	bool refers;
 	int ret;
 
 	ret = image_measure(b, rec, &row);
@@ -598,30 +721,28 @@ images_add(struct batch_builder *b, const struct frame_record *rec, const struct
 	if (t->rows > 0 && (t->bytes + row.bytes > t->byte_limit || images_columns_full(b, &row)))
 		table_emit(t, &b->config, ARROW_IMAGES);
 	table_begin_row(b, ARROW_IMAGES, rec, row.bytes);
-	raw = t->set->data[IMAGES_RAW];
+	refers = may && may_refer(b, rec);
+	if (refers)
+		refer(b, rec, &row);
+	else if (t->rows == 0)
+		images_place(b);
 
 	put(t, IMAGES_FRAME, &rec->frame, sizeof(rec->frame));
 	put(t, IMAGES_KIND, &kind, sizeof(kind));
 	put_list(t, IMAGES_ROW_PTR, row.output + l->row_ptr, row.nb_row_ptr, sizeof(uint32_t));
 	put_list(t, IMAGES_COL, row.output + l->col, row.nb_col, sizeof(uint16_t));
-	put_list(t, IMAGES_VALUE, row.output + l->value, row.nb_value, l->value_size);
+	put_list(t, IMAGES_VALUE, row.output + l->value, refers ? 0 : row.nb_value, l->value_size);
+	t->copied += row.nb_row_ptr * sizeof(uint32_t) + row.nb_col * sizeof(uint16_t) +
+		(refers ? 0 : row.nb_value * l->value_size);
 	put_validity(t, IMAGES_RAW, row.chunk_bound > 0);
-	if (row.chunk_bound > 0 && chunk != NULL) {
-		batch_region_append_large(raw, chunk->bytes, chunk->size);
-	} else if (row.chunk_bound > 0 && rec->chunk_bytes > 0) {
-		batch_region_append_large(raw, row.output + l->raw, rec->chunk_bytes);
-	} else if (row.chunk_bound > 0) {
-		/* full images and raw data are in the same place */
-		packed = gk_bitshuffle_compress((const uint16_t *)(row.output + l->raw), b->pixels,
-			batch_region_grow(raw, row.chunk_bound));
-		batch_region_shrink(raw, row.chunk_bound - packed);
-	}
+	if (row.chunk_bound > 0 && !refers)
+		put_chunk(b, rec, &row, chunk);
 	end_list(t, IMAGES_RAW, 1);
 	put_list(t, IMAGES_MISSING, rec->missing_map, b->missing_bytes, 1);
 	if (has_peaks(b))
 		images_add_peaks(b, &row);
 	t->rows++;
-	return 0;
+	return refers;
 }
 
 static int
@@ -631,6 +752,7 @@ config_check(const struct batch_builder_config *c)
 
 	if (c->emit == NULL || c->sets > BATCH_SETS_MAX || (c->sets > 1 && c->reclaim == NULL) ||
 		(c->place != NULL && c->reclaim != NULL) ||
+		(c->references > 0 && c->reclaim != NULL) ||
 		c->frames_interval > BATCH_INTERVAL_MAX ||
 		c->images_interval > BATCH_INTERVAL_MAX || c->geometry.tiles == 0 ||
 		c->geometry.tiles > FRAME_PACKETS_MAX)
@@ -680,7 +802,7 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	t->byte_limit = UINT64_MAX; /* all rows have the same size, so the interval is the limit */
 	id.table = arrow_table_name(ARROW_FRAMES);
 	ret = table_init(t, &config->tables->schema[ARROW_FRAMES], &id,
-		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL, sets,
+		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL, sets, 0,
 		most);
 	if (ret < 0)
 		goto fail;
@@ -699,7 +821,7 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	id.table = arrow_table_name(ARROW_IMAGES);
 	ret = table_init(t, &config->tables->schema[ARROW_IMAGES], &id,
 		config->images_interval ? config->images_interval : BATCH_IMAGES_INTERVAL, sets,
-		most);
+		config->references, most);
 	if (ret < 0)
 		goto fail;
 	*builder = b;
@@ -720,23 +842,37 @@ batch_builder_destroy(struct batch_builder *builder)
 	free(builder);
 }
 
+/* Add a frame to both tables. @return as images_add() */
+static int
+add(struct batch_builder *b, const struct frame_record *record, const struct batch_chunk *chunk,
+	bool may_refer)
+{
+	int ret = 0;
+
+	cut(b, record->frame);
+	if (frame_verdict_is_kept(record->verdict))
+		ret = images_add(b, record, chunk, may_refer);
+	frames_add(b, record, ret < 0 ? FRAME_FLAG_NO_IMAGE : 0);
+	return ret;
+}
+
 int
 batch_builder_add(struct batch_builder *builder, const struct frame_record *record)
 {
-	return batch_builder_add_packed(builder, record, NULL);
+	return add(builder, record, NULL, false);
 }
 
 int
 batch_builder_add_packed(struct batch_builder *builder, const struct frame_record *record,
 	const struct batch_chunk *chunk)
 {
-	int ret = 0;
+	return add(builder, record, chunk, false);
+}
 
-	cut(builder, record->frame);
-	if (frame_verdict_is_kept(record->verdict))
-		ret = images_add(builder, record, chunk);
-	frames_add(builder, record, ret < 0 ? FRAME_FLAG_NO_IMAGE : 0);
-	return ret;
+int
+batch_builder_refer(struct batch_builder *builder, const struct frame_record *record)
+{
+	return add(builder, record, NULL, true);
 }
 
 void

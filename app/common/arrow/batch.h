@@ -6,9 +6,9 @@
  * A record is copied once, from its output slot and its profile to the end of growing columns, so
  * that all of them can be reused immediately. The largest column can grow in memory of the caller,
  * so that its bytes are not copied again. The bytes of a full image or a chunk need not be copied
- * at all: batch_builder_refer() adds a row that refers to them in their output slot. One thread per builder. There is no lock, and no
- * allocation after batch_builder_create(). With several sets of columns a batch is written in place
- * while the next one grows.
+ * at all: batch_builder_refer() adds a row that refers to them in their output slot. One thread per
+ * builder. There is no lock, and no allocation after batch_builder_create(). With several sets of
+ * columns a batch is written in place while the next one grows.
  *
  * The batch boundaries depend on the rows only, not on time or on earlier batches. The same frames
  * therefore produce the same files, unless batch_builder_flush() is called in between:
@@ -22,6 +22,8 @@
  *  - A row starts a new batch if it would take the current batch beyond byte_limit, or a column
  *    beyond 2^31 - 1 items or bytes. A row counts its size. A chunk counts its upper bound
  *    (gk_bitshuffle_bound()), independent of the compression. A single row may exceed the limit.
+ *  - References end no batch: rows that follow the last reference that a batch can have are copied.
+ *    The bytes of a body do not depend on which of its rows are references.
  *
  * Raw frames are chunks, and full images if the tables say so (arrow_tables.chunks).
  */
@@ -49,8 +51,10 @@ struct batch {
 	/**
 	 * The non-empty buffers, in the order of the body. Of `frames`, one per column, in order,
 	 * up to `pedestal_version`.
-	 * Of `images`, each part except padding starts at a page. The first is the column with most
-	 * of the bytes, if it is not empty: `raw` if the first row is a chunk, otherwise `value`.
+	 * Of `images`, each part except references and padding starts at a page. The body begins
+	 * with the column with most of the bytes, if it is not empty: `raw` if the first row is a
+	 * chunk, otherwise `value`. This column is the references and the part that follows them,
+	 * which has the rows that were copied and the padding, if there are any.
 	 */
 	const struct iovec *body;
 	unsigned int nb_body;
@@ -65,6 +69,15 @@ struct batch {
 	int64_t received; /**< receive_time of the last row; 0: unknown */
 	uint64_t sequence;
 	uint32_t crc32c;
+	/** of `images`: bytes of `row_ptr`, `col`, `value` and `raw`, without padding */
+	uint64_t kept_bytes;
+	/**
+	 * number of times that a CPU copies one of these bytes on its way from the output slot: to
+	 * memory of the builder or of batch_place, and from memory of the builder if the batch is
+	 * not lasting. References are not copied. Values that the builder compresses are written to
+	 * this memory, not copied
+	 */
+	uint64_t copied_bytes;
 	/**
 	 * true: metadata and body stay valid until batch_reclaim is called for `set`; false: until
 	 * batch_emit returns
@@ -112,8 +125,8 @@ struct batch_builder_config {
 	batch_reclaim reclaim; /**< NULL: batches are not lasting */
 	batch_place place;     /**< NULL: not used. Requires no `reclaim` */
 	/**
-	 * maximum number of output slots that a batch refers to; 0: batch_builder_refer() is not
-	 * used. Requires no `reclaim`
+	 * maximum number of output slots that a batch refers to; 0: batch_builder_refer() copies.
+	 * Requires no `reclaim`
 	 */
 	uint32_t references;
 	/** sets of columns, at most BATCH_SETS_MAX; 0: 1. More than 1 require `reclaim` */
@@ -130,8 +143,8 @@ struct batch_builder;
 
 /**
  * @return 0
- *   - -EINVAL: an interval beyond BATCH_INTERVAL_MAX, no `emit`, both `place` and `reclaim`, tables
- *     of another raster, or an invalid number of sets
+ *   - -EINVAL: an interval beyond BATCH_INTERVAL_MAX, no `emit`, `place` or `references` with
+ *     `reclaim`, tables of another raster, or an invalid number of sets
  *   - -ENOMEM, or -errno of mmap(2)
  */
 int batch_builder_create(struct batch_builder **builder, const struct batch_builder_config *config);
@@ -166,10 +179,12 @@ int batch_builder_add_packed(struct batch_builder *builder, const struct frame_r
 /**
  * As batch_builder_add(), without a copy of the frame's chunk, or of its values if it is a full
  * image that is not a chunk: the batch refers to them in the output slot, which belongs to the
- * batch from then on. Only with `references`. May emit batches first.
+ * batch from then on. May emit batches first. The CRC of the chunk is frame_record.chunk_crc32c; the
+ * CPU computes that of other values.
  * @return 1: the batch refers to the slot. Otherwise as batch_builder_add(), and the slot can be
  *   reused: the frame has no image, or it was copied because it is CSR data or is yet to be
- *   compressed, or because the batch has begun with rows that were copied
+ *   compressed, because the batch has copied bytes of this column or begins with another one, or
+ *   because the batch has `references` references
  */
 int batch_builder_refer(struct batch_builder *builder, const struct frame_record *record);
 

@@ -95,9 +95,9 @@ batch_region_append_large(struct batch_region *r, const void *data, size_t size)
 }
 
 size_t
-batch_region_finish(struct batch_region *r, size_t align)
+batch_region_finish(struct batch_region *r, size_t before, size_t align)
 {
-	const size_t gap = round_up(r->used, align) - r->used;
+	const size_t size = before + r->used, gap = round_up(size, align) - size;
 
 	/* `used` is the length that readers see, without the zeros */
 	memset(batch_region_grow(r, gap), 0, gap);

@@ -57,9 +57,10 @@ void batch_region_append_large(struct batch_region *r, const void *data, size_t 
 /**
  * End the batch: append zeros up to a multiple of `align`, and complete the CRC, which covers the
  * zeros.
- * @return size with the zeros, bytes
+ * @param before  bytes of the buffer that are elsewhere, before those of the region
+ * @return size of the region with the zeros, bytes
  */
-size_t batch_region_finish(struct batch_region *r, size_t align);
+size_t batch_region_finish(struct batch_region *r, size_t before, size_t align);
 
 /** Empty the buffer. */
 void batch_region_reset(struct batch_region *r);

@@ -463,6 +463,184 @@ placed(void **state)
 	free(expected);
 }
 
+/* Output slots that batches may refer to, and what a builder made of them. */
+#define SLOTS 40
+
+static struct referred {
+	uint8_t *slots;
+	uint64_t stride;
+	bool held[SLOTS];
+	uint8_t *bytes;
+	size_t nb;
+	uint64_t kept;
+	uint64_t copied;
+	unsigned int references;
+	unsigned int most;  /* references of a batch */
+	unsigned int mixed; /* batches with references and copied bytes of the same column */
+} referred;
+
+static void
+refer_emit(void *arg, const struct batch *b)
+{
+	uint64_t body = 0;
+	uint32_t crc = 0;
+	unsigned int i;
+
+	referred.bytes = realloc(referred.bytes, referred.nb + b->metadata_size + b->body_length);
+	assert_non_null(referred.bytes);
+	memcpy(referred.bytes + referred.nb, b->metadata, b->metadata_size);
+	referred.nb += b->metadata_size;
+	for (i = 0; i < b->nb_body; i++) {
+		memcpy(referred.bytes + referred.nb, b->body[i].iov_base, b->body[i].iov_len);
+		referred.nb += b->body[i].iov_len;
+		body += b->body[i].iov_len;
+		crc = arrow_crc32c(crc, b->body[i].iov_base, b->body[i].iov_len);
+	}
+	assert_int_equal(body, b->body_length);
+	assert_int_equal(crc, b->crc32c);
+	for (i = 0; i < b->nb_references; i++) {
+		const uint8_t *slot = referred.slots + b->slots[i] * referred.stride;
+		const uint8_t *at = b->body[i].iov_base;
+
+		assert_true(at >= slot && at + b->body[i].iov_len <= slot + referred.stride);
+		assert_true(referred.held[b->slots[i]]);
+		referred.held[b->slots[i]] = false;
+		memset(referred.slots + b->slots[i] * referred.stride, 0xdb, referred.stride);
+	}
+	referred.kept += b->kept_bytes;
+	referred.copied += b->copied_bytes;
+	referred.references += b->nb_references;
+	if (b->nb_references > referred.most)
+		referred.most = b->nb_references;
+	/* the column has the bytes of more rows than the references */
+	referred.mixed += b->nb_references > 0 && b->nb_body > b->nb_references &&
+		b->body[b->nb_references].iov_len >= 2 * ARROW_BLOCK;
+}
+
+/* Compress the output as a gang does, in every second frame. */
+static void
+compress_some(struct sample *s, uint8_t *chunk)
+{
+	uint8_t *raw = s->outputs + s->layout.raw;
+
+	if (s->record.kind != GK_KIND_RAW && (s->record.kind != GK_KIND_IMAGE || !s->chunks))
+		return;
+	if (sample_random(s) % 2 == 0)
+		return;
+	s->record.chunk_bytes =
+		gk_bitshuffle_compress((const uint16_t *)raw, gk_pixels(&s->geometry), chunk);
+	memcpy(raw, chunk, s->record.chunk_bytes);
+	if (sample_random(s) % 2 == 0)
+		s->record.chunk_crc32c = arrow_crc32c(0, chunk, s->record.chunk_bytes);
+}
+
+/* Add the frame, from a free slot if there is one. */
+static void
+refer_frame(struct batch_builder *b, const struct sample *s, uint32_t at)
+{
+	struct frame_record record = s->record;
+	int ret;
+
+	if (!frame_verdict_is_kept(record.verdict) || at == SLOTS || referred.held[at]) {
+		/* slot SLOTS is never referred to */
+		memcpy(referred.slots + SLOTS * referred.stride, s->outputs, referred.stride);
+		record.out = frame_verdict_is_kept(record.verdict) ? SLOTS : GK_NO_OUT;
+		assert_int_equal(batch_builder_add(b, &record), 0);
+		return;
+	}
+	memcpy(referred.slots + at * referred.stride, s->outputs, referred.stride);
+	record.out = at;
+	/* a batch may be emitted before, but this slot is not in it */
+	ret = batch_builder_refer(b, &record);
+	assert_true(ret == 0 || ret == 1);
+	referred.held[at] = ret == 1;
+	if (ret == 0)
+		memset(referred.slots + at * referred.stride, 0xdb, referred.stride);
+}
+
+/* Batches with references have the bytes of those without. @param kind  of all images; -1: any */
+static void
+check_references(enum gk_value value, bool chunks, int kind, uint32_t references)
+{
+	uint8_t *expected = NULL, *chunk;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	struct arrow_tables t;
+	struct sample s;
+	size_t nb = 0;
+
+	for (unsigned int way = 0; way < 2; way++) {
+		memset(&referred, 0, sizeof(referred));
+		sample_init_peaks(&s, 31, value, 1);
+		s.chunks = chunks;
+		chunk = malloc(gk_bitshuffle_bound(gk_pixels(&s.geometry)));
+		referred.stride = s.layout.stride;
+		referred.slots = aligned_alloc(4096, (SLOTS + 1) * s.layout.stride);
+		assert_non_null(chunk);
+		assert_non_null(referred.slots);
+		assert_int_equal(sample_tables(&s, &t), 0);
+		c = sample_builder_config(&s, &t);
+		c.outputs = referred.slots;
+		c.nb_outputs = SLOTS + 1;
+		c.frames_interval = 30;
+		c.images_interval = 10;
+		c.emit = refer_emit;
+		c.references = way == 0 ? 0 : references;
+		assert_int_equal(batch_builder_create(&b, &c), 0);
+		for (uint32_t i = 0; i < 600; i++) {
+			sample_next(&s, 1, 6);
+			if (kind >= 0 && frame_verdict_is_kept(s.record.verdict)) {
+				s.record.kind = (uint32_t)kind;
+				if (kind == GK_KIND_CSR)
+					sample_csr(&s);
+			}
+			compress_some(&s, chunk);
+			/* in some intervals, some frames have no slot */
+			refer_frame(b, &s, i % 70 == 33 ? SLOTS : i % SLOTS);
+		}
+		batch_builder_flush(b);
+		batch_builder_destroy(b);
+		if (way == 0) {
+			assert_int_equal(referred.references, 0);
+			assert_true(referred.copied > 0);
+			expected = referred.bytes;
+			nb = referred.nb;
+		} else {
+			assert_int_equal(referred.nb, nb);
+			assert_memory_equal(referred.bytes, expected, nb);
+			assert_true(referred.most <= references);
+			free(referred.bytes);
+		}
+		free(referred.slots);
+		free(chunk);
+		arrow_tables_free(&t);
+		sample_free(&s);
+	}
+	free(expected);
+}
+
+static void
+references(void **state)
+{
+	check_references(GK_VALUE_F32, false, -1, 128);
+	assert_true(referred.references > 30);
+	assert_true(referred.mixed > 10);
+
+	check_references(GK_VALUE_I16, true, -1, 128);
+	assert_true(referred.references > 30);
+	check_references(GK_VALUE_I16, true, GK_KIND_RAW, 128);
+	assert_true(referred.references > 30);
+	check_references(GK_VALUE_F32, false, GK_KIND_IMAGE, 128);
+	assert_int_equal(referred.most, 10);
+	assert_true(referred.copied * 5 < referred.kept);
+	/* the limit ends no batch */
+	check_references(GK_VALUE_F32, false, GK_KIND_IMAGE, 3);
+	assert_int_equal(referred.most, 3);
+	check_references(GK_VALUE_F32, false, GK_KIND_CSR, 128);
+	assert_int_equal(referred.references, 0);
+	assert_int_equal(referred.copied, 2 * referred.kept);
+}
+
 /* With several buffers for each table a batch stays unchanged while the next ones grow. */
 static void
 lasting(void **state)
@@ -603,7 +781,7 @@ region_memory(void **state)
 	assert_int_equal(batch_region_init(&r, huge), 0);
 	for (i = 0; i < 3 * BATCH_REGION_WINDOW; i++) {
 		batch_region_append_large(&r, data, i == 3 ? huge : usual);
-		assert_int_equal(batch_region_finish(&r, 4096) % 4096, 0);
+		assert_int_equal(batch_region_finish(&r, 0, 4096) % 4096, 0);
 		assert_int_equal(r.crc,
 			i == 3 ? arrow_crc32c(0, data, huge)
 			       : arrow_crc32c_zeros(arrow_crc32c(0, data, usual), -usual & 4095));
@@ -626,6 +804,7 @@ main(void)
 		cmocka_unit_test(images_before_rows),
 		cmocka_unit_test(lasting),
 		cmocka_unit_test(placed),
+		cmocka_unit_test(references),
 		cmocka_unit_test(large_batches),
 		cmocka_unit_test(wrong_records),
 		cmocka_unit_test(region_memory),
