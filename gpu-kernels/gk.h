@@ -95,6 +95,12 @@ struct gk_config {
 	 * the chunks of a batch in each gang; otherwise gangs refuse such parameters
 	 */
 	uint32_t chunks;
+	/**
+	 * host: continue a CRC-32C by bytes that follow those of `crc`, complemented at both ends;
+	 * for gk_details.chunk_crc32c, called by threads that poll. NULL: chunk_crc32c is 0. cuda:
+	 * ignored
+	 */
+	uint32_t (*crc32c)(uint32_t crc, const void *bytes, size_t size);
 };
 
 /**

@@ -35,7 +35,9 @@ host_destroy(struct gk *gk)
 	if (gk == NULL)
 		return;
 	gk_host_search_destroy(gk);
+	free(gk->crc);
 	free(gk->block);
+	free(gk->block_crc);
 	free(gk->block_at);
 	free(gk->block_size);
 	free(gk->copies);
@@ -91,12 +93,20 @@ allocate_blocks(struct gk *gk)
 	gk->block = aligned_alloc(COPY_ALIGN, bytes);
 	if (gk->block_size == NULL || gk->block_at == NULL || gk->block == NULL)
 		return -ENOMEM;
+	if (gk->config.crc32c != NULL) {
+		gk->block_crc = aligned_alloc(64, all * sizeof(*gk->block_crc));
+		gk->crc =
+			gk_host_crc32c_create(gk_bitshuffle_bound(gk_pixels(&gk->config.geometry)));
+		if (gk->block_crc == NULL || gk->crc == NULL)
+			return -ENOMEM;
+	}
 	madvise(gk->block, bytes, MADV_HUGEPAGE);
 	for (uint32_t i = 0; i < gangs * GK_BATCH_MAX; i++) {
 		struct gang_chunk *c = &gk->gang[i / GK_BATCH_MAX].chunk[i % GK_BATCH_MAX];
 
 		c->size = gk->block_size + i * n;
 		c->at = gk->block_at + i * n;
+		c->crc = gk->block_crc != NULL ? gk->block_crc + i * n : NULL;
 		c->blocks = gk->block + i * frame_bytes;
 	}
 	return 0;

@@ -63,9 +63,12 @@ struct gang_chunk {
 	/** block << 32 | its place in the chunk: those before it are compressed */
 	alignas(64) _Atomic uint64_t front;
 	_Atomic uint32_t scattered; /**< some blocks are not in their places */
+	/** gk_host_crc32c_part() of the header and of the blocks that the front has passed */
+	_Atomic uint32_t crc_sum;
 	/** [blocks]: bytes with the length before it, 0: not compressed yet; and a flag */
 	_Atomic uint32_t *size;
 	uint32_t *at;	 /**< [blocks]: place in the chunk, when the front has passed it */
+	uint32_t *crc;	 /**< [blocks]: CRC-32C, if there is a size */
 	uint8_t *blocks; /**< [blocks][GANG_BLOCK_STRIDE] */
 };
 
@@ -206,7 +209,9 @@ struct gk {
 	/** of all gangs and frames of a batch: struct gang_chunk; NULL: there are no chunks @{ */
 	_Atomic uint32_t *block_size;
 	uint32_t *block_at;
+	uint32_t *block_crc;
 	uint8_t *block;
+	struct gk_crc32c *crc; /**< NULL: no CRCs are computed */
 	/** @} */
 	uint64_t copy_stride; /**< bytes of the copy of a tile */
 	uint64_t *taken;      /**< NULL: frames have no trailers */
@@ -317,6 +322,23 @@ void gk_host_verdict(const struct gk *gk, struct gang *gang, uint32_t index);
 
 /** Write the output of tiles first ... end - 1 of every kept frame of the batch. */
 void gk_host_output(const struct gk *gk, const struct gang *gang, uint32_t first, uint32_t end);
+
+/**
+ * Create the table for CRCs of chunks.
+ * @param size  maximum size of a chunk, bytes
+ * @return to be released with free(); NULL: no memory
+ */
+struct gk_crc32c *gk_host_crc32c_create(uint64_t size);
+
+/**
+ * @param crc  CRC-32C of a part of a chunk
+ * @param end  place behind the part in the chunk
+ * @return what is added to the sum of the chunk: with XOR, in any order
+ */
+uint32_t gk_host_crc32c_part(const struct gk_crc32c *c, uint32_t crc, uint64_t end);
+
+/** @return CRC-32C of a chunk of `size` bytes from the sum of all its parts */
+uint32_t gk_host_crc32c_sum(uint32_t sum, uint64_t size);
 
 /** Begin the chunk of a frame. Only the thread that advances the gang may call this. */
 void gk_host_chunk_begin(const struct gk *gk, struct gang_chunk *c);

@@ -31,6 +31,14 @@ front_of(uint32_t block, uint32_t at)
 void
 gk_host_chunk_begin(const struct gk *gk, struct gang_chunk *c)
 {
+	uint32_t header[GK_BITSHUFFLE_HEADER / 4], crc = 0;
+
+	if (gk->crc != NULL) {
+		gk_bitshuffle_header(header, gk_pixels(&gk->config.geometry));
+		crc = gk_host_crc32c_part(gk->crc, gk->config.crc32c(0, header, sizeof(header)),
+			GK_BITSHUFFLE_HEADER);
+	}
+	atomic_store_explicit(&c->crc_sum, crc, memory_order_relaxed);
 	atomic_store_explicit(&c->front, front_of(0, GK_BITSHUFFLE_HEADER), memory_order_relaxed);
 	atomic_store_explicit(&c->scattered, 0, memory_order_relaxed);
 	for (uint32_t i = 0; i < gk->blocks; i++)
@@ -112,6 +120,10 @@ advance(const struct gk *gk, struct gang_chunk *c)
 			    &c->front, &front, front_of(block + 1, at + size)))
 			continue;
 		c->at[block] = at;
+		if (gk->crc != NULL)
+			atomic_fetch_xor_explicit(&c->crc_sum,
+				gk_host_crc32c_part(gk->crc, c->crc[block], at + size),
+				memory_order_relaxed);
 		front = front_of(block + 1, at + size);
 	}
 }
@@ -138,6 +150,8 @@ compress(const struct gk *gk, const struct gang *g, const struct gang_frame *f, 
 	length = gk_big_endian(size);
 	memcpy(to, &length, sizeof(length));
 	size += GK_BITSHUFFLE_LENGTH;
+	if (gk->crc != NULL)
+		c->crc[block] = gk->config.crc32c(0, to, size);
 	if (!is_next)
 		atomic_store_explicit(&c->scattered, 1, memory_order_relaxed);
 	atomic_store(&c->size[block], is_next ? size | SIZE_PLACED : size);
@@ -164,10 +178,15 @@ gk_host_chunk_end(const struct gk *gk, struct gang *g)
 		uint32_t header[GK_BITSHUFFLE_HEADER / 4];
 
 		f->details->chunk_bytes = 0;
+		f->details->chunk_crc32c = 0;
 		if (!gang_is_chunk(g, f, f->kind))
 			continue;
 		f->details->chunk_bytes =
 			(uint32_t)atomic_load_explicit(&f->chunk->front, memory_order_relaxed);
+		if (gk->crc != NULL)
+			f->details->chunk_crc32c = gk_host_crc32c_sum(
+				atomic_load_explicit(&f->chunk->crc_sum, memory_order_relaxed),
+				f->details->chunk_bytes);
 		gk_bitshuffle_header(header, gk_pixels(&gk->config.geometry));
 		memcpy(f->out + gk->config.layout.raw, header, sizeof(header));
 		scattered |= atomic_load_explicit(&f->chunk->scattered, memory_order_relaxed) != 0;

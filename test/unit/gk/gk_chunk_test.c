@@ -3,7 +3,8 @@
  * Host gangs that write raw frames and int16 images as chunks: the bytes of
  * gk_bitshuffle_compress() with any number of threads, tiles that are blocks and tiles that are
  * not, missing packets, packets with trailers, frames whose kind is certain, a guess, a wrong guess
- * or known after the verdict. Images are those of gk_pixel.h. liblz4 decodes them.
+ * or known after the verdict. Images are those of gk_pixel.h. liblz4 decodes them. The CRC of a
+ * chunk is that of its bytes, if the gangs compute it.
  */
 
 #include <lz4.h>
@@ -22,6 +23,21 @@
 #else
 #define ROUNDS 16
 #endif
+
+/* CRC-32C, by the definition. */
+static uint32_t
+crc32c(uint32_t crc, const void *bytes, size_t size)
+{
+	const uint8_t *at = bytes;
+
+	crc = ~crc;
+	for (size_t i = 0; i < size; i++) {
+		crc ^= at[i];
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0);
+	}
+	return ~crc;
+}
 
 struct server {
 	struct rig *rig;
@@ -136,6 +152,7 @@ check_frame(const struct rig *rig, uint32_t slot, uint16_t *raster, const uint64
 
 	if (kind == GK_KIND_NONE || (c->channel->params[0].chunks >> kind & 1) == 0) {
 		assert_int_equal(size, 0);
+		assert_int_equal(c->details[slot].chunk_crc32c, 0);
 		return 0;
 	}
 	if (kind == GK_KIND_IMAGE)
@@ -150,6 +167,8 @@ check_frame(const struct rig *rig, uint32_t slot, uint16_t *raster, const uint64
 	out = rig_output(rig, frame->out) + c->layout.raw;
 	assert_int_equal(size, gk_bitshuffle_compress(raster, pixels, wanted));
 	assert_memory_equal(out, wanted, size);
+	assert_int_equal(
+		c->details[slot].chunk_crc32c, c->crc32c != NULL ? crc32c(0, out, size) : 0);
 	check_decoded(out, size, raster, pixels);
 	/* there may be a plain image that was a wrong guess */
 	for (uint64_t i = c->layout.peaks - c->layout.raw; i < c->layout.stride - c->layout.raw;
@@ -196,6 +215,7 @@ run_round(uint32_t threads, uint32_t chunks[2], uint64_t *rng)
 	int quit = 0;
 
 	assert_non_null(raster);
+	rig_crc32c = rig_below(rng, 4) ? crc32c : NULL;
 	rig_open_trailers(&rig, g, value, 0, gangs, SLOTS, 0, trailers);
 	rig_random_coef(&rig, rng);
 	assert_int_equal(rig.ops->start(rig.gk), 0);

@@ -28,6 +28,9 @@
 /* gk_config.chunks of gangs. */
 static int rig_chunks = 1;
 
+/* gk_config.crc32c of gangs. */
+static uint32_t (*rig_crc32c)(uint32_t crc, const void *bytes, size_t size);
+
 struct rig {
 	struct gk_config config;
 	const struct gk_ops *ops;
@@ -192,6 +195,7 @@ rig_open_trailers(struct rig *rig, const struct gk_geometry *g, enum gk_value va
 	c->details = rig_alloc(slots * sizeof(*c->details));
 	memset(c->details, RIG_GUARD, slots * sizeof(*c->details));
 	c->chunks = (uint32_t)rig_chunks;
+	c->crc32c = rig_crc32c;
 	c->outputs = rig_alloc(slots * c->layout.stride);
 	memset(c->outputs, RIG_GUARD, slots * c->layout.stride);
 	rig->tile_stride = ((uint64_t)g->tile_rows * g->cols * 2 + 63) & ~UINT64_C(63);
