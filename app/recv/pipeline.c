@@ -11,6 +11,7 @@
 #include <rte_log.h>
 #include <rte_malloc.h>
 
+#include "arrow/crc32c.h"
 #include "builder/builder.h"
 #include "builder/compressor.h"
 #include "calib/calibration.h"
@@ -193,12 +194,88 @@ create_map(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 	return 0;
 }
 
+/** Take the output slots of [gpu] outputs from the journal. @return false: too few are free */
+static bool
+take_outputs(struct pipeline *p, uint32_t n)
+{
+	uint32_t *slot = calloc(n, sizeof(*slot)), taken = 0;
+
+	while (slot != NULL && taken < n) {
+		slot[taken] = egress_slot_take(p->stores);
+		if (slot[taken] == JOURNAL_NO_SLOT)
+			break;
+		taken++;
+	}
+	if (taken == n) {
+		p->first_outputs = slot;
+		return true;
+	}
+	while (taken > 0)
+		egress_slot_return(p->stores, slot[--taken]);
+	free(slot);
+	return false;
+}
+
+/**
+ * Let the gangs write into output slots of the journal, so that kept frames are sent from there. An
+ * existing journal may have none, or other ones.
+ * @return 1; 0: output slots must be in memory of the receiver; or -errno (logged)
+ */
+static int
+use_journal(struct pipeline *p)
+{
+	const struct egress_slots want = gang_memory_in_journal(p->settings, p->placement->results);
+	struct gk_config *c = p->gk_config;
+	uint64_t bytes;
+	uint32_t slots;
+	uint8_t *area;
+	int ret;
+
+	if (p->stores == NULL)
+		return 0;
+	if (want.n == 0) {
+		if (gang_memory_in_journal(p->settings, GK_MEMORY_HOST).n > 0)
+			LOG(NOTICE,
+				"kept frames are copied to the journal: results are in memory of "
+				"%s\n",
+				p->placement->gpu_name);
+		return 0;
+	}
+	area = egress_area(p->stores, &bytes, &slots);
+	if (area == NULL || bytes != want.bytes) {
+		LOG(NOTICE,
+			"kept frames are copied to the journal: it is an existing file %s; to "
+			"change that, remove it after this process has ended and stores have all "
+			"batches\n",
+			area == NULL ? "without output slots"
+				     : "with output slots of another size");
+		return 0;
+	}
+	if (!take_outputs(p, p->settings->outputs)) {
+		LOG(NOTICE,
+			"kept frames are copied to the journal: fewer than [gpu] outputs = %u of "
+			"its %u output slots are free\n",
+			p->settings->outputs, slots);
+		return 0;
+	}
+	ret = memory_adopt(p->memory, area, slots * bytes);
+	if (ret != 0)
+		return ret;
+	c->outputs = p->outputs = area;
+	c->nb_outputs = slots;
+	return 1;
+}
+
 /** Allocate output slots in the chosen memory. */
 static int
 create_outputs(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 {
 	struct gk_config *c = p->gk_config;
+	int ret;
 
+	ret = use_journal(p);
+	if (ret != 0)
+		return RTE_MIN(ret, 0);
 	c->outputs = p->outputs = allocate(p, &pieces[GANG_OUTPUTS]);
 	if (p->outputs == NULL)
 		return -ENOMEM;
@@ -244,6 +321,7 @@ create_gangs(struct pipeline *p)
 	c->nb_outputs = s->outputs;
 	c->trailers = settings_in_memory(s);
 	c->chunks = settings_chunks(s);
+	c->crc32c = arrow_crc32c;
 	if (p->memory->gpu >= 0 && rte_gpu_info_get(p->memory->gpu, &gpu) == 0)
 		c->context = (void *)(uintptr_t)gpu.context;
 	c->channel = allocate(p, &pieces[GANG_CHANNEL]);
@@ -479,6 +557,7 @@ create_builder(struct pipeline *p)
 		.gangs = s->gangs,
 		.batch = s->batch,
 		.outputs = s->outputs,
+		.output = p->first_outputs,
 		.gpu_writes = p->placement->packets == GK_MEMORY_DEVICE,
 		.gpu = p->memory->gpu,
 		.socket = p->memory->socket,
@@ -496,6 +575,18 @@ create_builder(struct pipeline *p)
 	c.returned = p->returned;
 	p->builder = builder_create(&c);
 	return p->builder != NULL ? 0 : -rte_errno;
+}
+
+/** Create the path to the stores. The journal may have the output slots of the gangs. */
+static int
+create_stores(struct pipeline *p)
+{
+	const struct settings *s = p->settings;
+	const struct egress_slots slots = gang_memory_in_journal(s, p->placement->results);
+
+	if (s->egress->device == NULL)
+		return 0;
+	return egress_create(&p->stores, s->egress, s->receiver_id, &slots);
 }
 
 /** Choose the CPUs of the writer: CPUs without a polling role, or all if there are none. */
@@ -650,15 +741,15 @@ pipeline_create(struct pipeline *p, const struct settings *settings,
 	p->rx = own->rx;
 	p->ports = own->ports;
 	memory_init(p->memory, placement, rte_socket_id());
-	ret = create_gangs(p);
+	ret = create_stores(p);
+	if (ret == 0)
+		ret = create_gangs(p);
 	if (ret == 0)
 		ret = create_table(p);
 	if (ret == 0)
 		ret = create_rx(p);
 	if (ret == 0)
 		ret = create_builder(p);
-	if (ret == 0 && settings->egress->device != NULL)
-		ret = egress_create(&p->stores, settings->egress, settings->receiver_id);
 	if (ret == 0)
 		ret = create_compressor(p);
 	if (ret == 0)
@@ -727,7 +818,6 @@ pipeline_destroy(struct pipeline *p)
 
 	if (p->own == NULL)
 		return 0;
-	egress_destroy(p->stores);
 	compressor_destroy(p->compressor);
 	preview_destroy(p->preview);
 	live_destroy(p->live);
@@ -738,6 +828,10 @@ pipeline_destroy(struct pipeline *p)
 	if (p->gk_started)
 		stop_gangs(p);
 	reclaim(p);
+	/* gangs may write to output slots of the journal */
+	if (p->first_outputs != NULL)
+		memory_abandon(p->memory, p->outputs);
+	egress_destroy(p->stores);
 	rx_messages_destroy(p->messages);
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		port_close(&p->ports[i]);
@@ -761,6 +855,7 @@ pipeline_destroy(struct pipeline *p)
 	memory_release(p->memory);
 	free(p->geometry);
 	free(p->radial_centres);
+	free(p->first_outputs);
 	free(p->own);
 	p->own = NULL;
 	return leaked;

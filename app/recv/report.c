@@ -300,12 +300,30 @@ print_extras(const struct run_status *status, FILE *out)
 		fprintf(out, "  %s\n", status->preview);
 }
 
+/** Print how much of the pixels of images was copied on the way from the gangs. */
+static void
+print_copies(const struct run_writer *writer, FILE *out)
+{
+	const struct batch_writer_stats *s = &writer->stats;
+
+	if (s->kept_bytes == 0)
+		return;
+	fprintf(out, "copies\n  %.2f of %.1f MB of pixels in images were copied by the CPU",
+		(double)s->copied_bytes / s->kept_bytes, s->kept_bytes / 1e6);
+	if (s->no_slot > 0)
+		fprintf(out, "; %" PRIu64 " %s found no free output slot in the journal",
+			s->no_slot, plural(s->no_slot, "frame", "frames"));
+	fprintf(out, "\n");
+}
+
 static void
 print_files(struct run *run, const struct run_status *status, FILE *out)
 {
 	struct run_writer writer;
 
 	run_get_writer(run, &writer);
+	if (run_get_pipeline(run)->stores != NULL)
+		print_copies(&writer, out);
 	fprintf(out, "files\n");
 	for (int t = 0; t < ARROW_TABLES; t++) {
 		const uint64_t files = writer.stats.table[t].files;

@@ -30,6 +30,8 @@ INFO = {
     'gang_batches': ('Batches by gang.', 'counter'),
     'gang_pending_batches': ('Batches that a gang has now.', 'gauge'),
     'writer_bytes': ('Bytes in the files of the run by table.', 'counter'),
+    'writer_kept_bytes': ('Bytes of pixels in the images of the run.', 'counter'),
+    'writer_copied_bytes': ('Bytes that a CPU copied of them, each copy.', 'counter'),
     'writer_durable_rows': ('Rows on the disk, of the run by table.', 'counter'),
     'writer_unwritten_rows': ('Rows that no file has, of the run by table and cause.', 'counter'),
     'writer_outages': ('Times that a file failed, of the run by table.', 'counter'),
@@ -44,6 +46,8 @@ INFO = {
     'journal_batches': ('Batches in the journal.', 'gauge'),
     'journal_bytes': ('Bytes of the journal that are in use.', 'gauge'),
     'journal_room_bytes': ('Size of the journal in bytes.', 'gauge'),
+    'journal_slots': ('Output slots in the journal.', 'gauge'),
+    'journal_held_slots': ('Output slots in the journal that batches refer to.', 'gauge'),
     'journal_full': ('Times that a batch found no room in the journal.', 'counter'),
     'journal_in_doubt_batches': ('Batches that a store may have and must not.', 'gauge'),
     'egress_store_up': ('There is a connection to the store: 1, else 0.', 'gauge'),
@@ -129,13 +133,15 @@ def writer(sock):
         yield 'writer_stalls', t['stalls'], labels
         for cause, name in CAUSES.items():
             yield 'writer_unwritten_rows', t[name], {**labels, 'cause': cause}
+    yield 'writer_kept_bytes', reply.get('kept_bytes', 0), {}
+    yield 'writer_copied_bytes', reply.get('copied_bytes', 0), {}
 
 
 def egress(sock):
     reply = sock.cmd('/braggline/egress')
     active = reply['active']
     ring = reply['journal'] if active else dict.fromkeys(
-        ('batches', 'bytes', 'room', 'in_doubt', 'full'), 0)
+        ('batches', 'bytes', 'room', 'in_doubt', 'full', 'slots', 'slots_held'), 0)
     yield 'egress_active', active, {}
     for level in 'hold', 'spill', 'refuse':
         yield 'egress_overload_level', int(bool(active) and reply['overload_level'] == level), {'level': level}
@@ -144,6 +150,8 @@ def egress(sock):
     yield 'journal_batches', ring['batches'], {}
     yield 'journal_bytes', ring['bytes'], {}
     yield 'journal_room_bytes', ring['room'], {}
+    yield 'journal_slots', ring['slots'], {}
+    yield 'journal_held_slots', ring['slots_held'], {}
     yield 'journal_full', ring['full'], {}
     yield 'journal_in_doubt_batches', ring['in_doubt'], {}
     for store in reply['stores'].values() if active else ():

@@ -143,7 +143,8 @@ measure(enum way way, double *us, double *put_us)
 
 	unlink(journal);
 	b = (struct bench){.frames = b.frames, .way = way};
-	if (egress_create(&b.egress, &settings, 1) < 0 || egress_begin(b.egress, &run, message) < 0)
+	if (egress_create(&b.egress, &settings, 1, &(struct egress_slots){0}) < 0 ||
+		egress_begin(b.egress, &run, message) < 0)
 		die("cannot open the journal");
 	(void)egress_poll(b.egress);
 	if (pthread_create(&writer, NULL, write_frames, NULL) != 0)

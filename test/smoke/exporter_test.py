@@ -122,6 +122,8 @@ def check(values, replies):
         want(at('writer_bytes', table=table) == w['bytes'])
         want(at('writer_durable_rows', table=table) == w['durable'])
         want(at('writer_stalls', table=table) == w['stalls'])
+    for name in 'kept_bytes', 'copied_bytes':
+        want(at('writer_' + name) == writer.get(name, 0))
     egress = replies['/braggline/egress']
     if egress['active']:
         want(at('journal_full') == egress['journal']['full'], egress)
@@ -221,6 +223,8 @@ def main():
         # every packet that the run received has an outcome
         want(sum(outcomes.values()) >= packets['placed'] > 0, outcomes)
         want(values['writer_bytes', frozenset({('table', 'images')})] > 0)
+        # files are written from the memory that each value is copied to
+        want(values['writer_copied_bytes', frozenset()] == values['writer_kept_bytes', frozenset()] > 0)
         process.send_signal(signal.SIGTERM)
         want(process.wait(30) == 0, 'status', process.returncode)
     print(len(module.info()), 'metrics for the exporter: ok')

@@ -603,7 +603,8 @@ builder_create(const struct builder_config *config)
 	for (uint32_t i = 0; i < BUILDER_RECORDS; i++)
 		b->free_records[b->nb_free_records++] = &b->records[BUILDER_RECORDS - 1 - i];
 	for (uint32_t i = 0; i < config->outputs; i++)
-		b->free_outputs[b->nb_free_outputs++] = config->outputs - 1 - i;
+		b->free_outputs[b->nb_free_outputs++] =
+			config->output != NULL ? config->output[i] : config->outputs - 1 - i;
 	for (uint32_t i = 0; i < config->profiles; i++)
 		b->profiles[i] = i;
 	for (uint32_t i = 0; i < config->gangs; i++)
@@ -1153,6 +1154,7 @@ conclude(struct builder *b, struct queued *q)
 	r->nnz = result->nnz;
 	r->kind = result->kind;
 	r->chunk_bytes = kept && b->config.chunks ? b->config.details[q->slot].chunk_bytes : 0;
+	r->chunk_crc32c = r->chunk_bytes > 0 ? b->config.details[q->slot].chunk_crc32c : 0;
 	r->veto_version = result->params;
 	r->pedestal_version = result->coef;
 	if (result->peaks_found != GK_NOT_SEARCHED && b->config.details != NULL)

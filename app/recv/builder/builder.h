@@ -118,8 +118,10 @@ struct builder_config {
 	 */
 	uint32_t profiles;
 	uint32_t gangs;
-	uint32_t batch;		   /**< maximum number of frames in a batch */
-	uint32_t outputs;	   /**< number of output slots */
+	uint32_t batch;	  /**< maximum number of frames in a batch */
+	uint32_t outputs; /**< number of output slots */
+	/** their numbers, read by builder_create() only; NULL: from 0 on */
+	const uint32_t *output;
 	struct rte_ring *egress;   /**< SP/SC ring: records to the writer */
 	struct rte_ring *returned; /**< SP/SC ring: records that the writer has returned */
 	/**

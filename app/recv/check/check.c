@@ -25,6 +25,7 @@
 #include "check/port.h"
 #include "check/storage.h"
 #include "egress/egress.h"
+#include "port/placement.h"
 #include "settings.h"
 
 const char *const check_verdict_names[CHECK_VERDICTS] = {
@@ -224,9 +225,10 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 		lcores.live |= !ports[i].replay;
 	}
 	check_count_need(s, &gpu, ports, &need);
-	check_open_egress(&egress, s);
+	check_open_egress(&egress, s, way->results);
 	need.heap += egress.heap;
-	need.journal = egress.pins ? s->egress->journal_bytes : 0;
+	need.journal =
+		egress.pins ? s->egress->journal_bytes + egress.slots.n * egress.slots.bytes : 0;
 
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
 		check_try_port(&ports[i], s);

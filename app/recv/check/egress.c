@@ -18,10 +18,11 @@
 #include "rdma/rdma.h"
 #include "xfer/auth_key.h"
 #include "output/spill.h"
+#include "port/gang_memory.h"
 #include "stream/writer.h"
 
 void
-check_open_egress(struct check_egress *e, const struct settings *s)
+check_open_egress(struct check_egress *e, const struct settings *s, enum gk_memory results)
 {
 	struct check_heap before, after;
 	struct rdma_dev_info info;
@@ -29,6 +30,7 @@ check_open_egress(struct check_egress *e, const struct settings *s)
 	*e = (struct check_egress){0};
 	if (s->egress->device == NULL)
 		return;
+	e->slots = gang_memory_in_journal(s, results);
 	check_find_heap(&before);
 	e->dev = rdma_dev_open(s->egress->device);
 	if (e->dev == NULL) {
@@ -107,15 +109,17 @@ check_egress_key(struct check *c, const struct settings *s)
 }
 
 void
-check_journal(struct check *c, const struct settings *s)
+check_journal(struct check *c, const struct settings *s, const struct egress_slots *slots)
 {
 	const struct egress_settings *e = s->egress;
 	const struct journal_config config = {
 		.path = e->journal,
 		.receiver_id = s->receiver_id,
 		.bytes = e->journal_bytes,
+		.slot_bytes = slots->bytes,
+		.slots = slots->n,
 	};
-	char message[PATH_MAX], text[256], want[16], have[16];
+	char message[PATH_MAX], text[256], want[16], have[16], area[16];
 	const uint64_t need = egress_ring_need(e, text, sizeof(text));
 	const uint64_t need_mib = (need + (1 << 20) - 1) >> 20;
 	struct journal_probe probe;
@@ -145,14 +149,16 @@ check_journal(struct check *c, const struct settings *s)
 			check_fix(c, "[egress] journal_mib = %" PRIu64 ", or a lower rate_mb_per_s",
 				need_mib);
 	} else if (!probe.adopts && probe.file > probe.free) {
-		check_add(c, CHECK_FAIL, "journal", "%s: needs %s, its file system has %s free",
+		check_print_bytes(slots->n * slots->bytes, area);
+		check_add(c, CHECK_FAIL, "journal", "%s: needs %s%s%s, its file system has %s free",
 			e->journal, check_print_bytes(probe.file, want),
+			slots->n > 0 ? ", for output slots " : "", slots->n > 0 ? area : "",
 			check_print_bytes(probe.free, have));
 		check_fix(c,
 			"mount -o remount,size=... of its tmpfs, or more huge pages; or [egress] "
 			"journal = a path in a larger one (/dev/shm); or journal_mib = "
-			"%" PRIu64 ", which is sufficient",
-			need_mib);
+			"%" PRIu64 ", which is sufficient%s",
+			need_mib, slots->n > 0 ? ", or fewer journal_slots" : "");
 	} else if (probe.adopts && egress_size_is_ignored(e, probe.room)) {
 		check_add(c, CHECK_WARN, "journal",
 			"%s, existing, will be resumed: %" PRIu64
@@ -238,6 +244,6 @@ check_egress(struct check *c, const struct settings *s, const struct check_egres
 	check_egress_device(c, s, e);
 	check_egress_stores(c, s);
 	check_egress_key(c, s);
-	check_journal(c, s);
+	check_journal(c, s, &e->slots);
 	check_spill(c, s);
 }

@@ -9,19 +9,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <gk.h>
+
+#include "egress/egress.h"
+
 struct check;
 struct rdma_dev;
 struct settings;
 
 struct check_egress {
-	struct rdma_dev *dev; /**< open device */
-	int error;	      /**< 0, or -errno of opening it */
-	uint64_t heap;	      /**< bytes of EAL memory that it uses */
-	bool pins;	      /**< registered memory is locked, as for an RDMA adapter */
+	struct rdma_dev *dev;	   /**< open device */
+	int error;		   /**< 0, or -errno of opening it */
+	uint64_t heap;		   /**< bytes of EAL memory that it uses */
+	bool pins;		   /**< registered memory is locked, as for an RDMA adapter */
+	struct egress_slots slots; /**< output slots in the journal */
 };
 
-/** Open the device. As in a run, this comes before the ports are set up. Nothing is sent. */
-void check_open_egress(struct check_egress *e, const struct settings *s);
+/**
+ * Open the device. As in a run, this comes before the ports are set up. Nothing is sent.
+ * @param results  memory of kept frames, see struct placement
+ */
+void check_open_egress(struct check_egress *e, const struct settings *s, enum gk_memory results);
 
 /** Close the device if it is open. */
 void check_close_egress(struct check_egress *e);
@@ -42,8 +50,9 @@ void check_egress_key(struct check *c, const struct settings *s);
 
 /**
  * Check for a journal that cannot be created or reused, or is too small for its rate and batches.
+ * @param slots  output slots in a new journal
  */
-void check_journal(struct check *c, const struct settings *s);
+void check_journal(struct check *c, const struct settings *s, const struct egress_slots *slots);
 
 /** Check that the spill directory is writable and has enough free space; n.a. if none is set. */
 void check_spill(struct check *c, const struct settings *s);

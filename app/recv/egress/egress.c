@@ -1360,18 +1360,52 @@ refuse(struct egress *e, const struct batch *b)
 	ADD(e->overload.refused, 1);
 }
 
-/* Write the parts of the batch that are not in the room yet. */
+/*
+ * Write the parts of the batch that are neither in the room yet nor in output slots. The block
+ * behind the metadata is that of the references, if there are any.
+ */
 static void
 fill_room(uint8_t *room, const struct batch *b)
 {
-	uint8_t *to = room + XFER_BLOCK;
+	uint8_t *to = room + (b->nb_references > 0 ? 2 : 1) * XFER_BLOCK;
 	unsigned int i;
 
 	memcpy(room, b->metadata, b->metadata_size);
-	for (i = 0; i < b->nb_body; to += b->body[i++].iov_len) {
+	for (i = b->nb_references; i < b->nb_body; to += b->body[i++].iov_len) {
 		if (b->body[i].iov_base != to)
 			memcpy(to, b->body[i].iov_base, b->body[i].iov_len);
 	}
+}
+
+/* Bytes of the body that are in output slots. */
+static uint64_t
+referred_bytes(const struct batch *b)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned int i = 0; i < b->nb_references; i++)
+		bytes += b->body[i].iov_len;
+	return bytes;
+}
+
+/* Fill the room with a batch that begins in output slots. */
+static void
+fill_references(struct egress *e, struct journal_batch *to, const struct batch *b)
+{
+	struct journal_reference reference[JOURNAL_REFERENCES];
+	uint64_t slot_bytes;
+	uint32_t slots;
+	const uint8_t *area = journal_area(e->journal, &slot_bytes, &slots);
+
+	for (unsigned int i = 0; i < b->nb_references; i++)
+		reference[i] = (struct journal_reference){
+			.slot = b->slots[i],
+			.offset = (const uint8_t *)b->body[i].iov_base -
+				(area + b->slots[i] * slot_bytes),
+			.bytes = b->body[i].iov_len,
+		};
+	to->rest_bytes = b->body_length - referred_bytes(b);
+	journal_refer(e->journal, to, reference, b->nb_references);
 }
 
 /* Hand the room over to the lcore. */
@@ -1394,12 +1428,51 @@ hand_over(struct egress *e, const struct batch *b)
 		memcpy(filled.tally, e->tally, sizeof(e->tally));
 		memset(e->tally, 0, sizeof(e->tally));
 	}
-	journal_fill(e->journal, &filled.batch);
+	if (b->nb_references > 0)
+		fill_references(e, &filled.batch, b);
+	else
+		journal_fill(e->journal, &filled.batch);
 	FAIL_POINT("recv.filled");
 	while (rte_ring_sp_enqueue_elem(e->filled, &filled, FILLED_SIZE) < 0)
 		let_go_on(e, WAIT_US);
 	if (!__atomic_load_n(&e->lcore_polls, __ATOMIC_ACQUIRE))
 		(void)egress_iterate(e);
+}
+
+/* Size of the room behind the metadata that a batch needs which was not built in one. */
+static uint64_t
+room_size(const struct batch *b)
+{
+	if (b->nb_references == 0)
+		return b->body_length;
+	return XFER_BLOCK + RTE_ALIGN_CEIL(b->body_length - referred_bytes(b), XFER_BLOCK);
+}
+
+/* A batch is not put into the journal: its output slots are free. */
+static int
+drop(struct egress *e, const struct batch *b, int error)
+{
+	for (unsigned int i = 0; i < b->nb_references; i++)
+		journal_slot_return(e->journal, b->slots[i]);
+	return error;
+}
+
+uint8_t *
+egress_area(const struct egress *e, uint64_t *slot_bytes, uint32_t *slots)
+{
+	return journal_area(e->journal, slot_bytes, slots);
+}
+
+uint32_t
+egress_slot_take(struct egress *e)
+{
+	return journal_slot_take(e->journal);
+}
+
+void
+egress_slot_return(struct egress *e, uint32_t slot)
+{
+	journal_slot_return(e->journal, slot);
 }
 
 int
@@ -1409,7 +1482,7 @@ egress_put(struct egress *e, const struct batch *b)
 	uint8_t *room = e->room;
 
 	e->room = NULL;
-	if (room != NULL && b->table != e->room_table)
+	if (room != NULL && (b->table != e->room_table || b->nb_references > 0))
 		abort(); /* it would overwrite the batch in the room */
 	if (b->table == ARROW_FRAMES)
 		ledger_tally(e->tally, b, e->modules);
@@ -1420,13 +1493,13 @@ egress_put(struct egress *e, const struct batch *b)
 			"batch of %" PRIu64 " bytes does not fit into a slot of %" PRIu64 " "
 			"bytes\n",
 			b->body_length, e->body_max[b->table]);
-		return -E2BIG;
+		return drop(e, b, -E2BIG);
 	}
 	if (room == NULL)
-		room = wait_for_room(e, b->body_length);
+		room = wait_for_room(e, room_size(b));
 	if (room == NULL) {
 		refuse(e, b);
-		return -ENOSPC;
+		return drop(e, b, -ENOSPC);
 	}
 	fill_room(room, b);
 	/* Count first: at no time may more batches be durable than were put. */
@@ -1617,12 +1690,14 @@ check_size(const struct egress *e)
 }
 
 static int
-open_ring(struct egress *e)
+open_ring(struct egress *e, const struct egress_slots *slots)
 {
 	const struct journal_config c = {
 		.path = e->settings.journal,
 		.receiver_id = e->receiver_id,
 		.bytes = e->settings.journal_bytes,
+		.slot_bytes = slots->bytes,
+		.slots = slots->n,
 	};
 	struct damaged_batches damaged;
 	struct journal_stats stats;
@@ -1735,7 +1810,8 @@ egress_start(struct egress *e, const cpu_set_t *cpus)
 }
 
 int
-egress_create(struct egress **egress, const struct egress_settings *settings, uint64_t receiver_id)
+egress_create(struct egress **egress, const struct egress_settings *settings, uint64_t receiver_id,
+	const struct egress_slots *slots)
 {
 	struct egress *e = calloc(1, sizeof(*e));
 	char message[PATH_MAX];
@@ -1755,7 +1831,7 @@ egress_create(struct egress **egress, const struct egress_settings *settings, ui
 			LOG(ERR, "%s\n", message);
 	}
 	if (ret == 0)
-		ret = open_ring(e);
+		ret = open_ring(e, slots);
 	if (ret == 0)
 		ret = open_device(e);
 	if (ret == 0)

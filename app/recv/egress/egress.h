@@ -17,6 +17,10 @@
  *  - It hands the filled room over to the lcore through an rte_ring (egress_put()). The lcore
  *    commits it, which makes it survive the process: the record in the journal, the counts of its
  *    rows in the ledger, and its store. The order of the batches stays.
+ *  - The gangs may write their results into output slots that are part of the journal
+ *    (egress_area()). A batch of images that refers to such slots is not built in a room. Its room
+ *    has the rest of the body only. The writer takes a free slot for each one that a batch keeps
+ *    (egress_slot_take()), so that the number of slots that the gangs use stays the same.
  *  - If there is no room for the largest batch, the writer builds the batch in its own memory. A
  *    batch that is complete waits for a room of its own size, as long as the overload level allows
  *    (`hold`, `spill`), and is then refused. The lcore enters the level `refuse`. A batch that is
@@ -46,6 +50,8 @@
 /** Time until a store syncs that is tolerated: twice its default. The journal is sized for it. */
 #define EGRESS_COMMIT_MS 200
 
+#define EGRESS_SLOTS_AUTO UINT32_MAX
+
 enum egress_policy {
 	EGRESS_ROUND_ROBIN, /**< one batch after the other to each store that accepts batches */
 	EGRESS_BY_FRAME,    /**< by the frame number of a batch's first frame */
@@ -70,6 +76,8 @@ struct egress_settings {
 	const char *key;      /**< path of the key file */
 	const char *journal;  /**< path of the journal, in a tmpfs or hugetlbfs */
 	uint64_t journal_bytes;
+	/** kept frames that the journal can hold in output slots; EGRESS_SLOTS_AUTO */
+	uint32_t journal_slots;
 	uint64_t batch_bytes; /**< limit of a batch's body; a single frame may be larger */
 	uint64_t rate;	      /**< kept bytes per second that the journal is sized for */
 	unsigned int policy;  /**< enum egress_policy */
@@ -173,12 +181,38 @@ uint64_t egress_ring_need(const struct egress_settings *s, char *text, size_t si
  */
 bool egress_size_is_ignored(const struct egress_settings *s, uint64_t room);
 
+/** Output slots in the journal. */
+struct egress_slots {
+	uint64_t bytes; /**< of a slot, a multiple of XFER_BLOCK */
+	uint32_t n;	/**< 0: none */
+};
+
 /**
  * Open the device and the journal, and adopt the batches in the journal, which are sent again. Main
  * lcore, before lcores poll.
+ * @param slots  of a new journal; an existing one keeps its own
  * @return 0 or -errno (logged)
  */
-int egress_create(struct egress **e, const struct egress_settings *settings, uint64_t receiver_id);
+int egress_create(struct egress **e, const struct egress_settings *settings, uint64_t receiver_id,
+	const struct egress_slots *slots);
+
+/**
+ * Return the output slots in the journal, for the gangs. Any thread.
+ * @param slot_bytes  out
+ * @param slots  out
+ * @return address of slot 0; the others follow it. NULL: there are none
+ */
+uint8_t *egress_area(const struct egress *e, uint64_t *slot_bytes, uint32_t *slots);
+
+/**
+ * Take a free output slot: for the gangs before they start, and then for each slot that a batch
+ * refers to. Main lcore before the writer starts, then the writer only.
+ * @return JOURNAL_NO_SLOT: none is free now
+ */
+uint32_t egress_slot_take(struct egress *e);
+
+/** Give back an output slot that is not used any more and that no batch refers to. As above. */
+void egress_slot_return(struct egress *e, uint32_t slot);
 
 /** Poll function of the role; `arg` is the struct egress. */
 int egress_poll(void *arg);
@@ -221,7 +255,9 @@ uint8_t *egress_room(struct egress *e, enum arrow_table table, uint64_t size);
  * otherwise up to hold_ms. A batch refused after that is counted. The batch survives the death of
  * the process as soon as the lcore has committed it, in its next iteration. Put images before the
  * rows that refer to them. Writer only.
- * @param batch  parts of its body that are in the open room already are not copied
+ * @param batch  parts of its body that are in the open room already are not copied. Its references
+ *   are parts of output slots of the journal, which belong to the journal from then on, also if the
+ *   batch is refused
  * @return 0; -ENOSPC: no room; -E2BIG: larger than any space in the journal
  */
 int egress_put(struct egress *e, const struct batch *batch);

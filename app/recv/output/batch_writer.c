@@ -37,8 +37,10 @@ struct batch_writer {
 	bool closed;
 	bool began; /* a run was begun at the egress */
 	bool has_calibration;
-	int error;			 /* of the run, when it is closed */
-	enum request request;		 /* atomic; written by the controlling thread */
+	bool refers;	      /* the output slots are in the journal: batches refer to them */
+	uint32_t slot;	      /* a free output slot; JOURNAL_NO_SLOT: none */
+	int error;	      /* of the run, when it is closed */
+	enum request request; /* atomic; written by the controlling thread */
 	struct batch_writer_stats stats; /* written by the writer's thread only; without table[] */
 	struct run_files_status status[ARROW_TABLES]; /* as last read by batch_writer_path() */
 	/* copy of a record whose output is in the staging buffer */
@@ -74,6 +76,10 @@ writer_emit(void *arg, const struct batch *b)
 		ret = egress_put(w->config.egress, b);
 	else
 		ret = run_files_append(w->run, b);
+	if (ret == 0) {
+		count(&w->stats.kept_bytes, b->kept_bytes);
+		count(&w->stats.copied_bytes, b->copied_bytes);
+	}
 	if (ret != 0 && b->table == ARROW_IMAGES)
 		batch_builder_disown(w->builder, b->first, b->last);
 	/* the current row, which is not added yet, will begin the next batch */
@@ -206,13 +212,33 @@ fetch(struct batch_writer *w, const struct frame_record *record)
 	return &w->fetched;
 }
 
-/* @param job  compresses the record's output; NULL: the output is not being compressed */
+/*
+ * Add a record whose output slot a batch may refer to, if there is a free slot for the gangs in its
+ * place. Otherwise it is copied.
+ */
+static int
+refer(struct batch_writer *w, const struct frame_record *record)
+{
+	if (w->slot == JOURNAL_NO_SLOT)
+		w->slot = egress_slot_take(w->config.egress);
+	if (w->slot != JOURNAL_NO_SLOT)
+		return batch_builder_refer(w->builder, record);
+	count(&w->stats.no_slot, 1);
+	return batch_builder_add(w->builder, record);
+}
+
+/*
+ * @param job  compresses the record's output; NULL: the output is not being compressed
+ * @return 1: the output slot belongs to the batch. Otherwise as batch_builder_add()
+ */
 static int
 add(struct batch_writer *w, const struct frame_record *record, struct compress_job *job)
 {
 	struct batch_chunk chunk;
 	int ret;
 
+	if (job == NULL && w->refers && frame_verdict_is_kept(record->verdict))
+		return refer(w, record);
 	if (job == NULL)
 		return batch_builder_add(w->builder, record);
 	chunk.size = compressor_finish(w->config.compressor, job, &chunk.bytes);
@@ -222,7 +248,7 @@ add(struct batch_writer *w, const struct frame_record *record, struct compress_j
 }
 
 static void
-take(struct batch_writer *w, const struct frame_record *from, struct compress_job *job)
+take(struct batch_writer *w, struct frame_record *from, struct compress_job *job)
 {
 	const bool kept = frame_verdict_is_kept(from->verdict), far = w->config.staging != NULL;
 	const struct frame_record *record = kept && far ? fetch(w, from) : from;
@@ -242,10 +268,15 @@ take(struct batch_writer *w, const struct frame_record *from, struct compress_jo
 	added = add(w, record, job);
 	if (w->since == 0)
 		w->since = w->now;
-	if (added == 0) {
+	if (added >= 0) {
 		if (kept && c->kept != NULL)
 			c->kept(c->kept_arg, record,
 				far ? c->staging : c->outputs + record->out * c->layout.stride);
+		if (added == 1) {
+			/* the gangs get a free slot in its place */
+			from->out = w->slot;
+			w->slot = JOURNAL_NO_SLOT;
+		}
 		return;
 	}
 	count(&s->bad_records, 1);
@@ -335,6 +366,17 @@ writer_main(void *arg)
 	return NULL;
 }
 
+/* Return true if the output slots are those of the journal. */
+static bool
+are_in_journal(const struct batch_writer_config *c)
+{
+	uint64_t slot_bytes;
+	uint32_t slots;
+
+	return c->egress != NULL && c->staging == NULL && c->outputs != NULL &&
+		egress_area(c->egress, &slot_bytes, &slots) == c->outputs;
+}
+
 static int
 create_tables(struct batch_writer *w)
 {
@@ -390,6 +432,7 @@ create_builder(struct batch_writer *w)
 		.emit = writer_emit,
 		.reclaim = c->egress != NULL ? NULL : writer_reclaim,
 		.place = c->egress != NULL ? writer_place : NULL,
+		.references = w->refers ? JOURNAL_REFERENCES : 0,
 		/* a batch is in the journal when writer_emit() returns */
 		.sets = c->egress != NULL ? 1 : BATCH_WRITER_SETS,
 		.arg = w,
@@ -482,6 +525,8 @@ batch_writer_create(struct batch_writer **writer, const struct batch_writer_conf
 	if (w == NULL)
 		return -ENOMEM;
 	w->config = *config;
+	w->slot = JOURNAL_NO_SLOT;
+	w->refers = are_in_journal(config);
 	ret = create_builder(w);
 	if (ret < 0) {
 		snprintf(message, PATH_MAX, "cannot prepare the tables of run %s: %s", config->run,
@@ -566,6 +611,9 @@ batch_writer_stats_get(const struct batch_writer *w, struct batch_writer_stats *
 	GET(records);
 	GET(kept);
 	GET(bad_records);
+	GET(kept_bytes);
+	GET(copied_bytes);
+	GET(no_slot);
 #undef GET
 	stats->held = 0;
 	stats->spilled = 0;
@@ -635,6 +683,8 @@ batch_writer_destroy(struct batch_writer *w)
 	if (w == NULL)
 		return;
 	batch_writer_stop(w, false);
+	if (w->slot != JOURNAL_NO_SLOT)
+		egress_slot_return(w->config.egress, w->slot);
 	discard_files(w);
 	if (w->run != NULL)
 		run_files_free(w->run);

@@ -6,7 +6,9 @@
  *
  * The writer has its own thread, off the datapath. It receives frame records through a ring, copies
  * them and the output slots that they refer to into record batches, and returns each record at once
- * through another ring. Batches are written while the next ones are built. The thread sleeps while
+ * through another ring. If the output slots are in the journal (egress_area()), a batch refers to
+ * the slot of a full image or a chunk instead, and the record returns with a free slot in its place,
+ * as long as there is one. Batches are written while the next ones are built. The thread sleeps while
  * the ring is empty. It is not an lcore and uses no mempool.
  *
  * Errors of the file system do not stall the datapath. The writer continues to receive and return
@@ -45,7 +47,8 @@ struct batch_writer_config {
 	enum gk_value value;
 	bool chunks; /**< full images are chunks (arrow_tables_config.chunks) */
 	uint32_t modules;
-	const uint8_t *outputs; /**< output slot 0, as the CPU addresses it, or as fetch() does */
+	/** output slot 0, as the CPU addresses it, or as fetch() does; it may be in the journal */
+	const uint8_t *outputs;
 	/** panels that peaks refer to, with layout.peaks_cap; they outlive the writer @{ */
 	const struct gk_peak_panel *panels;
 	uint32_t nb_panels;
@@ -112,6 +115,11 @@ struct batch_writer_stats {
 	uint64_t kept;	  /**< records with a verdict that keeps the image */
 	/** kept records whose output slot is invalid or could not be fetched */
 	uint64_t bad_records;
+	/** of batches that were written or are in the journal: batch.kept_bytes, copied_bytes @{ */
+	uint64_t kept_bytes;
+	uint64_t copied_bytes;
+	/** @} */
+	uint64_t no_slot; /**< kept records that were copied because the journal had no free slot */
 	uint64_t held;	  /**< kept rows that no store has yet; current value */
 	uint64_t spilled; /**< kept rows in local spill files, for good */
 	/** of each table, batches in the journal that no store has yet; current values */

@@ -236,6 +236,28 @@ gang_memory_layout(const struct settings *s, struct gk_geometry *geometry, struc
 		gk_layout_add_peaks(layout, s->peaks.max);
 }
 
+struct egress_slots
+gang_memory_in_journal(const struct settings *s, enum gk_memory results)
+{
+	const struct egress_settings *e = s->egress;
+	struct gk_geometry geometry;
+	struct gk_layout layout;
+	uint64_t n = e->journal_slots;
+
+	/* a device cannot send from memory of a GPU that it does not know */
+	if (e->device == NULL || results == GK_MEMORY_DEVICE)
+		return (struct egress_slots){0};
+	gang_memory_layout(s, &geometry, &layout);
+	/* CSR data are copied in any case */
+	if (n == EGRESS_SLOTS_AUTO)
+		n = s->veto.params.kind == GK_KIND_CSR
+			? 0
+			: RTE_MAX(1u, e->journal_bytes / layout.stride);
+	if (n == 0)
+		return (struct egress_slots){0};
+	return (struct egress_slots){layout.stride, RTE_MIN(n + s->outputs, JOURNAL_SLOTS)};
+}
+
 uint32_t
 gang_memory_profiles(const struct settings *s)
 {
@@ -262,7 +284,7 @@ gang_memory_list(
 	pieces[GANG_COEFFICIENTS] = (struct gang_memory){
 		.name = "coefficients", .n = 1, .bytes = calibration_size(&s->detector)};
 	pieces[GANG_OUTPUTS] = (struct gang_memory){.name = "[gpu] outputs",
-		.n = 1,
+		.n = gang_memory_in_journal(s, results).n == 0,
 		.device = device,
 		.bytes = (uint64_t)s->outputs * layout.stride};
 	pieces[GANG_STAGING] = (struct gang_memory){

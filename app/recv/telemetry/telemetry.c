@@ -696,14 +696,16 @@ static const struct telemetry_command commands[] = {
 	{"/braggline/writer", "", "Writer of the current or last run",
 		"run; frames {...}, images {...}: state, mode, why (not the fastest mode), path, "
 		"rows (accepted), durable, unwritten, unwritten_full, unwritten_error, "
-		"unwritten_bad, batches, bytes, files, outages, stalls, resumes, error",
+		"unwritten_bad, batches, bytes, files, outages, stalls, resumes, error; kept_bytes "
+		"(of pixels in images), copied_bytes (each copy that a CPU made of one of them), "
+		"no_journal_slot (frames copied because the journal had no free output slot)",
 		telemetry_writer},
 	{"/braggline/egress", "", "Stores, unacknowledged batches and overload handling",
 		"active; overload_level (hold, spill, refuse), spills, refusals (times), "
 		"spilled (batches), spilled_adopted, damaged_frames (images in damaged batches of "
 		"the journal at start), spill_used (bytes), spill_error, runs (held); journal "
 		"{batches, bytes, room, in_doubt, put, released, reassigned, adopted, damaged "
-		"(batches), corrected (records), full}; "
+		"(batches), corrected (records), full, slots (for output), slots_held}; "
 		"stores by number: address, state, store_state, identity, slots, credits, waiting, "
 		"sent, bytes, "
 		"bytes_per_s, durable, durable_per_s, found, duplicates, returned, wrong_crc "
@@ -862,6 +864,9 @@ telemetry_writer(const char *cmd, const char *params, struct rte_tel_data *d)
 		return 0;
 	telemetry_dict_nest(d, "frames", writer_table(&w, ARROW_FRAMES, w.stats.records));
 	telemetry_dict_nest(d, "images", writer_table(&w, ARROW_IMAGES, w.stats.kept));
+	rte_tel_data_add_dict_uint(d, "kept_bytes", w.stats.kept_bytes);
+	rte_tel_data_add_dict_uint(d, "copied_bytes", w.stats.copied_bytes);
+	rte_tel_data_add_dict_uint(d, "no_journal_slot", w.stats.no_slot);
 	return 0;
 }
 
@@ -907,6 +912,8 @@ journal(const struct journal_stats *r)
 	rte_tel_data_add_dict_uint(d, "damaged", r->damaged);
 	rte_tel_data_add_dict_uint(d, "corrected", r->corrected);
 	rte_tel_data_add_dict_uint(d, "full", r->full);
+	rte_tel_data_add_dict_uint(d, "slots", r->slots);
+	rte_tel_data_add_dict_uint(d, "slots_held", r->slots_held);
 	return d;
 }
 

@@ -37,13 +37,15 @@ make_egress(void)
 	return s;
 }
 
+static const struct egress_slots no_slots;
+
 static void
 test_none(void **state)
 {
 	const struct settings s = make_settings();
 	struct check_egress e;
 
-	check_open_egress(&e, &s);
+	check_open_egress(&e, &s, GK_MEMORY_HOST);
 	check_egress(&check, &s, &e);
 	assert_int_equal(check.nb_rows, 0);
 	check_close_egress(&e);
@@ -55,11 +57,11 @@ test_device(void **state)
 	struct settings s = make_egress();
 	struct check_egress e;
 
-	check_open_egress(&e, &s); /* the port does not exist */
+	check_open_egress(&e, &s, GK_MEMORY_HOST); /* the port does not exist */
 	check_egress_device(&check, &s, &e);
 	want(CHECK_FAIL, EGRESS ": No such device", "roce:port=PORT,ip=ADDRESS/PREFIX");
 	egress.device = "infiniband:mlx5_0";
-	check_open_egress(&e, &s);
+	check_open_egress(&e, &s, GK_MEMORY_HOST);
 	check_egress_device(&check, &s, &e);
 	want(CHECK_FAIL, "infiniband:mlx5_0: Invalid argument", "verbs:ADAPTER");
 	e = (struct check_egress){0};
@@ -122,42 +124,47 @@ test_journal(void **state)
 
 	/* 100 MB/s x 4.205 s + 2 x 16.8 MB = 454.1 MB = 434 MiB */
 	egress.journal_bytes = UINT64_C(200) << 20;
-	check_journal(&check, &s);
+	check_journal(&check, &s, &no_slots);
 	want(CHECK_FAIL, ": 200 MiB; required: 434 MiB: 100 MB/s x (200 ms commit",
 		"[egress] journal_mib = 434, or a lower rate_mb_per_s");
 	egress.journal_bytes = UINT64_C(434) << 20;
 	egress.rate = 1000000;
-	check_journal(&check, &s);
+	check_journal(&check, &s, &no_slots);
 	want(CHECK_OK, ": 434 MiB; required: 37 MiB", "");
 	assert_int_equal(access(journal, F_OK), -1);
 	egress.journal_bytes = UINT64_C(1) << 55;
-	check_journal(&check, &s);
+	check_journal(&check, &s, &no_slots);
 	want(CHECK_FAIL, ": needs 32.0 PiB, its file system has", "journal_mib = 37,");
+	/* room for batches, but not for the slots */
+	egress.journal_bytes = UINT64_C(434) << 20;
+	check_journal(&check, &s, &(struct egress_slots){UINT64_C(1) << 36, 16384});
+	want(CHECK_FAIL, ", for output slots 1.0 PiB, its file system has",
+		"or fewer journal_slots");
 
 	/* an existing journal keeps its size */
 	s = make_egress();
 	assert_int_equal(journal_open(&r, &small, message), 0);
-	check_journal(&check, &s);
+	check_journal(&check, &s, &no_slots);
 	want(CHECK_FAIL, "is locked by another process", "[egress] journal");
 	journal_close(r);
-	check_journal(&check, &s);
+	check_journal(&check, &s, &no_slots);
 	want(CHECK_FAIL, ": 16 MiB; required: 434 MiB",
 		"remove the file, and set [egress] journal_mib = 434 or more");
 	egress.rate = 1000;
 	egress.batch_bytes = 1 << 20;
-	check_journal(&check, &s);
+	check_journal(&check, &s, &no_slots);
 	want(CHECK_WARN, "journal_mib = 1024 has no effect", "remove the file when stores have");
 	egress.journal_bytes = UINT64_C(16) << 20;
-	check_journal(&check, &s);
+	check_journal(&check, &s, &no_slots);
 	want(CHECK_OK, "existing, will be resumed: 16 MiB", "");
 	s.receiver_id = 2;
-	check_journal(&check, &s);
+	check_journal(&check, &s, &no_slots);
 	want(CHECK_FAIL, "belongs to receiver 0000000000000001", "[output] receiver_id");
 	unlink(journal);
 
 	snprintf(path, sizeof(path), "%s/none/journal", root);
 	egress.journal = path;
-	check_journal(&check, &s);
+	check_journal(&check, &s, &no_slots);
 	want(CHECK_FAIL, "No such file or directory", "/dev/shm");
 }
 

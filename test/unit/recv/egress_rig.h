@@ -44,7 +44,7 @@ open_egress(const char *stores, enum egress_policy policy)
 	};
 	struct egress *e;
 
-	assert_int_equal(egress_create(&e, &settings, 7), 0);
+	assert_int_equal(egress_create(&e, &settings, 7, &(struct egress_slots){0}), 0);
 	return e;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tests the hand-over of batches from the writer to the egress lcore: batches are built in rooms of
- * the journal, in many rounds of it; the journal is full; the receiver is killed at any moment. No
+ * the journal, in many rounds of it; the journal is full; the receiver is killed at any moment. The
+ * tests run a second time with output slots in the journal, which batches of images refer to. No
  * store answers at the configured address. XFER_SEED repeats a run.
  */
 
@@ -38,6 +39,7 @@
 #define BODY_MAX      (3u << 20)
 #define ROUNDS	      3 /* of the journal */
 #define KILLS	      12
+#define SLOTS	      40
 #define PATIENCE      120 /* s */
 
 /* Counts of the writer. The test and the killed process share them. */
@@ -48,6 +50,8 @@ static struct writer {
 	uint64_t committed;	    /* atomic: batches in the journal */
 	uint64_t rooms;
 	uint64_t in_place; /* of the rooms, those in which the values were built */
+	uint64_t references;
+	uint64_t no_slot; /* images that found no free slot */
 	uint64_t refused;
 	uint64_t refused_max; /* limit */
 	uint64_t frames;      /* limit */
@@ -60,6 +64,8 @@ static struct sample s;
 static struct arrow_tables tables;
 static char key[64], journal[64], spill[64];
 static uint64_t seed;
+static uint32_t nb_slots;	  /* output slots in the journal */
+static struct journal_stats left; /* of the journal that look() has opened */
 
 static struct egress *
 open_egress(const char *spill_dir, uint32_t hold_ms)
@@ -82,7 +88,10 @@ open_egress(const char *spill_dir, uint32_t hold_ms)
 	struct egress *e;
 	cpu_set_t cpus;
 
-	assert_int_equal(egress_create(&e, &settings, RECEIVER_ID), 0);
+	assert_int_equal(
+		egress_create(&e, &settings, RECEIVER_ID,
+			&(struct egress_slots){nb_slots > 0 ? s.layout.stride : 0, nb_slots}),
+		0);
 	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
 	assert_int_equal(egress_start(e, &cpus), 0);
 	return e;
@@ -105,6 +114,7 @@ emit(void *arg, const struct batch *b)
 
 	if (b->table == ARROW_IMAGES && rooms > w->in_place)
 		w->in_place = rooms;
+	w->references += b->nb_references;
 	ret = egress_put(w->egress, b);
 	if (ret == 0) {
 		w->bytes += b->body_length;
@@ -118,13 +128,42 @@ emit(void *arg, const struct batch *b)
 		batch_builder_disown(w->builder, b->first, b->last);
 }
 
+/* Add a frame that a gang has written to an output slot of the journal. @param slot  of the gang */
+static int
+add_in_journal(uint8_t *area, uint32_t *slot)
+{
+	const uint32_t next = egress_slot_take(w->egress);
+	int ret;
+
+	memcpy(area + *slot * s.layout.stride, s.outputs, s.layout.stride);
+	s.record.out = *slot;
+	ret = next != JOURNAL_NO_SLOT ? batch_builder_refer(w->builder, &s.record)
+				      : batch_builder_add(w->builder, &s.record);
+	w->no_slot += next == JOURNAL_NO_SLOT;
+	if (ret == 1)
+		*slot = next;
+	else if (next != JOURNAL_NO_SLOT)
+		egress_slot_return(w->egress, next);
+	return ret;
+}
+
 /* Add frames up to a limit of frames or bytes. */
 static void *
 write_frames(void *arg)
 {
 	struct batch_builder_config c = sample_builder_config(&s, &tables);
-	uint64_t i;
+	uint64_t i, slot_bytes;
+	uint32_t slots, slot = JOURNAL_NO_SLOT;
+	uint8_t *area = egress_area(w->egress, &slot_bytes, &slots);
 
+	if (area != NULL) {
+		if (slot_bytes != s.layout.stride || slots < nb_slots)
+			abort();
+		slot = egress_slot_take(w->egress);
+		c.outputs = area;
+		c.nb_outputs = slots;
+		c.references = JOURNAL_REFERENCES;
+	}
 	c.frames_interval = 8;
 	c.images_interval = 4;
 	c.byte_limit = BYTE_LIMIT;
@@ -136,10 +175,14 @@ write_frames(void *arg)
 		i < w->frames && w->bytes < ROUNDS * JOURNAL_BYTES && w->refused < w->refused_max;
 		i++) {
 		sample_next(&s, 1, w->kept);
-		if (batch_builder_add(w->builder, &s.record) < 0)
+		if ((area != NULL && frame_verdict_is_kept(s.record.verdict)
+				    ? add_in_journal(area, &slot)
+				    : batch_builder_add(w->builder, &s.record)) < 0)
 			abort();
 	}
 	batch_builder_flush(w->builder);
+	if (area != NULL)
+		egress_slot_return(w->egress, slot);
 	batch_builder_destroy(w->builder);
 	__atomic_store_n(&w->done, true, __ATOMIC_RELEASE);
 	return NULL;
@@ -194,7 +237,6 @@ look(bool all, uint64_t put[ARROW_TABLES])
 {
 	uint64_t held[ARROW_TABLES] = {0}, rows = 0;
 	struct journal_batch b;
-	struct journal_stats stats;
 	char message[PATH_MAX];
 	struct journal *r;
 	uint32_t batch, at = 0;
@@ -202,8 +244,8 @@ look(bool all, uint64_t put[ARROW_TABLES])
 
 	if (journal_open_existing(&r, journal, message) < 0)
 		fail_msg("%s", message);
-	journal_stats_get(r, &stats);
-	if (stats.damaged > 0)
+	journal_stats_get(r, &left);
+	if (left.damaged > 0)
 		fail_msg("%s", message);
 	memset(put, 0, ARROW_TABLES * sizeof(put[0]));
 	while ((batch = journal_walk(r, &at)) != UINT32_MAX) {
@@ -304,6 +346,7 @@ test_rounds(void **state)
 		(unsigned long long)spilled, (unsigned long long)held);
 	/* most batches were built in the journal; others while it had no room for the largest */
 	assert_true(w->rooms > ROUNDS);
+	assert_true(nb_slots == 0 || w->references > nb_slots);
 	assert_true(held + spilled >= images.put + rows.put);
 	alarm(0);
 }
@@ -317,6 +360,7 @@ test_full(void **state)
 	struct egress_view view;
 	uint64_t put[ARROW_TABLES];
 	struct egress *e;
+	uint32_t nb_free;
 
 	alarm(PATIENCE);
 	unlink(journal);
@@ -335,8 +379,13 @@ test_full(void **state)
 	egress_stats_get(e, ARROW_IMAGES, &images);
 	egress_stats_get(e, ARROW_FRAMES, &rows);
 	assert_int_equal(images.refused + rows.refused, w->refused);
+	/* slots ran short; those that no batch in the journal has are free */
+	assert_true(nb_slots == 0 || w->no_slot > 0);
+	for (nb_free = 0; egress_slot_take(e) != JOURNAL_NO_SLOT; nb_free++)
+		;
 	egress_destroy(e);
 	assert_int_equal(look(true, put), images.put + rows.put);
+	assert_int_equal(left.slots_held + nb_free, left.slots);
 	assert_true(put[ARROW_IMAGES] >= images.put);
 	alarm(0);
 }
@@ -480,8 +529,12 @@ main(void)
 	if (sample_tables(&s, &tables) < 0)
 		return 1;
 	ret = cmocka_run_group_tests(kill_tests, NULL, NULL);
+	nb_slots = SLOTS;
+	ret |= cmocka_run_group_tests(kill_tests, NULL, NULL);
 	if (init_eal() < 0)
 		return 1;
+	ret |= cmocka_run_group_tests(tests, NULL, NULL);
+	nb_slots = 0;
 	ret |= cmocka_run_group_tests(tests, NULL, NULL);
 	arrow_tables_free(&tables);
 	sample_free(&s);

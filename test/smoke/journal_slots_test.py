@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Raw frames whose chunks stay in output slots of the journal ([egress] journal_slots), from a
+receiver to a store.
+
+1. The gangs write into the journal. The CPU copies no byte of a chunk. While the store is stopped,
+   batches in the journal refer to slots. The receiver is killed with SIGKILL; the next one sends
+   these batches from the same slots. Every frame is in the store exactly once (world.py).
+2. The same detector with a receiver whose journal has no slots: each byte is copied. The bodies of
+   all batches of images are the same as in 1.
+
+usage: journal_slots_test.py BUILD-DIR
+"""
+
+import sys
+
+import chain
+import world
+from cases import wait, want
+
+FRAMES = 40  # frames of a run, at least
+
+
+def count(recv, name):
+    return recv.get('writer').get(name, 0)
+
+
+def receive(recv):
+    wait('frames', lambda: recv.get('ledger')['frames']['frames'] >= FRAMES)
+    wait('images', lambda: count(recv, 'kept_bytes') > 0)
+
+
+def slots(recv):
+    journal = recv.get('egress')['journal']
+    return journal['slots'], journal['slots_held']
+
+
+def kill_receiver(w):
+    recv = w.ask('recv0')
+    receive(recv)
+    w.hold('store0')
+    # a batch has two frames
+    wait('batches that refer to slots', lambda: slots(recv)[1] >= 20)
+    want(count(recv, 'copied_bytes') == count(recv, 'no_journal_slot') == 0, recv.get('writer'))
+    w.kill('recv0')
+    begin = w.begin('recv0')
+    w.wait_for('recv0', begin, w.READY['recv'])
+    recv = w.ask('recv0')
+    held = wait('slots that the killed receiver held', lambda: slots(recv)[1])
+    want(held >= 20, held, 'slots')
+    w.go_on('store0')
+    receive(recv)
+    wait('slots that are free again', lambda: slots(recv)[1] < 20)
+    want(count(recv, 'copied_bytes') == count(recv, 'no_journal_slot') == 0, recv.get('writer'))
+    print(f'{held} of {slots(recv)[0]} slots were held by the killed receiver')
+
+
+def copy(w):
+    recv = w.ask('recv0')
+    receive(recv)
+    want(slots(recv) == (0, 0), slots(recv))
+    # chunks of the first frame of a batch are built in the journal, and copied once
+    want(count(recv, 'copied_bytes') >= count(recv, 'kept_bytes') > 0, recv.get('writer'))
+
+
+def bodies(w):
+    """Bodies of the batches of images of the first receiver, by their frames. All packets of these
+    frames have arrived."""
+    whole, found = set(), {}
+    for _, table, path in chain.files(*w.directories):
+        for batch in chain.batches(path):
+            frames = batch.column(chain.FRAME, 'Q')
+            if table == 'frames':
+                whole.update(f for f, flags in zip(frames, batch.column(chain.FLAGS, 'I'))
+                             if not flags & chain.INCOMPLETE)
+            else:
+                found[frames] = batch.data[batch.body:batch.end]
+    return {frames: body for frames, body in found.items() if whole.issuperset(frames)}
+
+
+def play(build, story, **settings):
+    found = {}
+    world.play(build, 1, 1, story, lambda w: found.update(bodies(w)), telemetry=True,
+               output__format='raw', egress__batch_mib=4, **settings)
+    return found
+
+
+def main():
+    referred = play(sys.argv[1], kill_receiver, egress__journal_slots=100)
+    copied = play(sys.argv[1], copy, egress__journal_slots=0)
+    both = referred.keys() & copied.keys()
+    different = [frames for frames in sorted(both) if referred[frames] != copied[frames]]
+    want(not different, 'bodies differ:', *different)
+    want(len(both) >= 10, len(both), 'batches of', len(referred), 'and', len(copied))
+    print(len(both), 'batches are the same')
+
+
+if __name__ == '__main__':
+    world.inside(main)
