@@ -58,7 +58,7 @@ struct pipeline {
 	struct geometry *geometry; /**< of the maps of pixels; NULL: there are none */
 	double *radial_centres;	   /**< of the bins of radial profiles; NULL: none are made */
 	struct gk_peak_panel *panels;
-	/** output slots, which may be in the journal; a device address if they are in device memory */
+	/** output slots; in the journal, or a device address if they are in device memory */
 	uint8_t *outputs;
 	/** their numbers that the gangs get first; NULL: all of them */
 	uint32_t *first_outputs;

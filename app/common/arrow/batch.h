@@ -179,8 +179,8 @@ int batch_builder_add_packed(struct batch_builder *builder, const struct frame_r
 /**
  * As batch_builder_add(), without a copy of the frame's chunk, or of its values if it is a full
  * image that is not a chunk: the batch refers to them in the output slot, which belongs to the
- * batch from then on. May emit batches first. The CRC of the chunk is frame_record.chunk_crc32c; the
- * CPU computes that of other values.
+ * batch from then on. May emit batches first. The CRC of the chunk is frame_record.chunk_crc32c;
+ * the CPU computes that of other values.
  * @return 1: the batch refers to the slot. Otherwise as batch_builder_add(), and the slot can be
  *   reused: the frame has no image, or it was copied because it is CSR data or is yet to be
  *   compressed, because the batch has copied bytes of this column or begins with another one, or

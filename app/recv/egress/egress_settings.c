@@ -30,8 +30,8 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 	if (s->journal != NULL && strcmp(s->journal, "auto") == 0)
 		s->journal = journal_default_path();
 	s->journal_bytes = config_uint(c, "egress", "journal_mib", 1024, 1, UINT32_MAX) << 20;
-	s->journal_slots =
-		config_uint_word(c, "egress", "journal_slots", "auto", EGRESS_SLOTS_AUTO, 0, JOURNAL_SLOTS);
+	s->journal_slots = config_uint_word(
+		c, "egress", "journal_slots", "auto", EGRESS_SLOTS_AUTO, 0, JOURNAL_SLOTS);
 	s->batch_bytes = config_uint(c, "egress", "batch_mib", 16, 1, 512) << 20;
 	s->rate = config_uint(c, "egress", "rate_mb_per_s", 100, 1, 1000000) * 1000000;
 	s->policy = config_choice(c, "egress", "policy", EGRESS_ROUND_ROBIN, policies);

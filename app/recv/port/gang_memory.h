@@ -58,8 +58,8 @@ void gang_memory_layout(
 	const struct settings *s, struct gk_geometry *geometry, struct gk_layout *layout);
 
 /**
- * Return the output slots that the journal is to have, if the gangs write them there: those of [gpu]
- * outputs and of the kept frames that it can hold.
+ * Return the output slots that the journal is to have, if the gangs write them there: those of
+ * [gpu] outputs and of the kept frames that it can hold.
  * @param s        completed by placement_choose()
  * @param results  memory of kept frames, see struct placement
  * @return n = 0: output slots are in memory of the receiver
