@@ -2,8 +2,9 @@
 /*
  * Time of the writer for one batch of images with stores: from the first row until the batch is
  * handed over to the egress lcore, and of this the call of egress_put(). Each kind is built in
- * rooms of the journal, and in the writer's own memory with a copy to the journal, in turn. No
- * store is connected, so each round fills a new journal.
+ * rooms of the journal, in the writer's own memory with a copy to the journal, and without a copy:
+ * the output slots are in the journal. These ways take turns. No store is connected, so each round
+ * fills a new journal. The CRC of a raw frame's chunk is known, as if a gang had computed it.
  *
  * usage: egress_bench [EAL options] [quick]
  */
@@ -18,6 +19,7 @@
 #include <rte_eal.h>
 
 #include "arrow/batch.h"
+#include "arrow/crc32c.h"
 #include "bench_median.h"
 #include "egress/egress.h"
 #include "../unit/arrow/arrow_sample.h"
@@ -27,15 +29,18 @@
 #define BODY_MAX      (20u << 20)
 #define INTERVAL      64
 #define ROUNDS	      9
+#define CHUNK_BYTES   800000
 #define STRONG	      20 /* one pixel of so many is kept in CSR frames */
 
 enum way {
 	OWN,  /* built in the writer's memory, copied to the journal */
 	ROOM, /* built in the journal */
+	SLOT, /* refers to output slots in the journal */
 	WAYS
 };
 
-static const char *const way_name[WAYS] = {"own memory, copied", "room of the journal"};
+static const char *const way_name[WAYS] = {
+	"own memory, copied", "room of the journal", "output slots"};
 
 static struct bench {
 	struct egress *egress;
@@ -81,14 +86,30 @@ emit(void *arg, const struct batch *batch)
 	b.batches++;
 }
 
+/* Add the frame as it is in a slot of the journal. */
+static int
+refer(struct batch_builder *builder)
+{
+	s.record.out = egress_slot_take(b.egress);
+	if (s.record.out == JOURNAL_NO_SLOT)
+		die("the journal has no free slot");
+	return batch_builder_refer(builder, &s.record);
+}
+
 static void *
 write_frames(void *arg)
 {
 	struct batch_builder_config c = sample_builder_config(&s, &tables);
 	struct batch_builder *builder;
 	unsigned int i, pass;
-	uint64_t at = 0;
+	uint64_t at = 0, slot_bytes;
+	uint32_t slots;
 
+	if (b.way == SLOT) {
+		c.outputs = egress_area(b.egress, &slot_bytes, &slots);
+		c.nb_outputs = slots;
+		c.references = JOURNAL_REFERENCES;
+	}
 	c.images_interval = INTERVAL;
 	c.byte_limit = BYTE_LIMIT;
 	c.emit = emit;
@@ -101,7 +122,8 @@ write_frames(void *arg)
 		at = rte_rdtsc();
 		for (i = 0; i < b.frames; i++) {
 			s.record.frame++;
-			if (batch_builder_add(builder, &s.record) < 0)
+			if (b.way == SLOT ? refer(builder) != 1
+					  : batch_builder_add(builder, &s.record) < 0)
 				die("cannot add a frame");
 		}
 		batch_builder_flush(builder);
@@ -138,12 +160,15 @@ measure(enum way way, double *us, double *put_us)
 		.name = "bench",
 		.body_max = {1 << 20, BODY_MAX},
 	};
+	const struct egress_slots slots = {s.layout.stride, 2 * b.frames};
 	char message[PATH_MAX];
 	pthread_t writer;
 
 	unlink(journal);
+	s.record.out = 0;
 	b = (struct bench){.frames = b.frames, .way = way};
-	if (egress_create(&b.egress, &settings, 1, &(struct egress_slots){0}) < 0 ||
+	if (egress_create(&b.egress, &settings, 1,
+		    way == SLOT ? &slots : &(struct egress_slots){0}) < 0 ||
 		egress_begin(b.egress, &run, message) < 0)
 		die("cannot open the journal");
 	(void)egress_poll(b.egress);
@@ -167,6 +192,10 @@ prepare(enum gk_kind kind)
 	s.record.frame = INTERVAL - 1;
 	s.record.verdict = FRAME_HIT;
 	s.record.kind = kind;
+	if (kind == GK_KIND_RAW) {
+		s.record.chunk_bytes = CHUNK_BYTES;
+		s.record.chunk_crc32c = arrow_crc32c(0, s.outputs + s.layout.raw, CHUNK_BYTES);
+	}
 	if (kind != GK_KIND_CSR)
 		return;
 	for (i = 0; i <= rows; i++)
@@ -179,16 +208,17 @@ prepare(enum gk_kind kind)
 static void
 bench_kind(const char *name, enum gk_kind kind, unsigned int frames, unsigned int rounds)
 {
+	const unsigned int ways = kind == GK_KIND_CSR ? SLOT : WAYS;
 	double us[WAYS][ROUNDS], put[WAYS][ROUNDS];
 	unsigned int i, way;
 
 	prepare(kind);
 	b.frames = frames;
 	for (i = 0; i < rounds; i++) {
-		for (way = 0; way < WAYS; way++)
+		for (way = 0; way < ways; way++)
 			measure(way, &us[way][i], &put[way][i]);
 	}
-	for (way = 0; way < WAYS; way++)
+	for (way = 0; way < ways; way++)
 		printf("%-6s %-20s %10.0f %10.0f %8.2f\n", name, way_name[way],
 			bench_median(us[way], rounds), bench_median(put[way], rounds),
 			bench_median_ratio(us[way], us[OWN], rounds));
@@ -223,6 +253,7 @@ main(int argc, char **argv)
 		die("cannot make the tables");
 	printf("%-6s %-20s %10s %10s %8s\n", "batch", "built in", "us/batch", "us/put", "ratio");
 	bench_kind("image", GK_KIND_IMAGE, 28, rounds);
+	bench_kind("raw", GK_KIND_RAW, 48, rounds);
 	bench_kind("csr", GK_KIND_CSR, 4 * INTERVAL, rounds);
 	arrow_tables_free(&tables);
 	sample_free(&s);
