@@ -263,6 +263,8 @@ use_journal(struct pipeline *p)
 		return ret;
 	c->outputs = p->outputs = area;
 	c->nb_outputs = slots;
+	/* otherwise the CRC is computed while frames are copied */
+	c->crc32c = arrow_crc32c;
 	return 1;
 }
 
@@ -321,7 +323,6 @@ create_gangs(struct pipeline *p)
 	c->nb_outputs = s->outputs;
 	c->trailers = settings_in_memory(s);
 	c->chunks = settings_chunks(s);
-	c->crc32c = arrow_crc32c;
 	if (p->memory->gpu >= 0 && rte_gpu_info_get(p->memory->gpu, &gpu) == 0)
 		c->context = (void *)(uintptr_t)gpu.context;
 	c->channel = allocate(p, &pieces[GANG_CHANNEL]);
