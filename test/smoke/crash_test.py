@@ -5,7 +5,8 @@
 Processes are killed alone and together, at random moments and at every fail point
 (app/common/xfer/README.rst). Links are cut, and one frame in a hundred is lost. A quarter of the
 kills tests spilling (crash_spill.py), a twentieth tests damaged files of a
-store (crash_damage.py).
+store (crash_damage.py). With `slots`, kept frames are raw, and batches refer to output slots in the
+journal.
 There are two runs. At the end of the second one the receiver does not come back: its journal and
 spilled files are imported. After `braggline-store reconcile`:
 
@@ -16,7 +17,7 @@ spilled files are imported. After `braggline-store reconcile`:
 - each frame is there at most once and as the detector made it; frames are missing only where the
   receiver was killed.
 
-usage: crash_test.py BUILD-DIR [KILLS [kills|spilling|damage]...]; WORLD_SEED repeats the kinds and moments of the kills
+usage: crash_test.py BUILD-DIR [KILLS [kills|slots|spilling|damage]...]; WORLD_SEED repeats the kinds and moments of the kills
 """
 
 import itertools
@@ -40,7 +41,7 @@ STEPS = {
               ('recv.moved', 'journal.confirmed')),
     'store0': (('store.have', 'store.taken', 'stream.durable', 'store.results', 'file.synced'),
                ('store.cut', 'file.trailer', 'file.renamed'))}
-PARTS = 'kills', 'spilling', 'damage'
+PARTS = 'kills', 'slots', 'spilling', 'damage'
 STEP_SECONDS = 3  # limit for reaching a fail point
 
 
@@ -70,7 +71,7 @@ def die_at(w, victim, step, count):
     return reached
 
 
-def play(build, kills, steps, all_steps, abandon):
+def play(build, kills, steps, all_steps, abandon, **settings):
     """Run until this number of kills. If all_steps is set and a required fail point was not
     reached, run at most as many kills again."""
     begin = time.monotonic()
@@ -90,19 +91,19 @@ def play(build, kills, steps, all_steps, abandon):
             count = w.random.randint(1, 10) if (victim, step) in steps.reached else 1
             steps.note((victim, step), die_at(w, victim, step, count))
 
-    w = world.play(build, 1, 2, story, abandon=abandon)
+    w = world.play(build, 1, 2, story, abandon=abandon, **settings)
     print(f'{w.kills} kills ({w.recv_kills} of the receiver) in {time.monotonic() - begin:.0f} s: '
           f'{sum(len(b) for b in w.held.values())} batches were seen held')
 
 
-def plays(build, kills):
+def plays(build, kills, **settings):
     """Run once where all programs end in order, and once where the receiver does not come back."""
     steps = world.Steps(((victim, step) for victim, lists in STEPS.items() for step in sum(lists, ())),
                         [(victim, step) for victim, lists in STEPS.items() for step in lists[0]])
     all_steps = kills >= 6 * len(steps.steps)  # three rounds of each half
-    play(build, kills // 2, steps, False, abandon=False)
+    play(build, kills // 2, steps, False, abandon=False, **settings)
     steps.steps.reverse()
-    play(build, kills - kills // 2, steps, all_steps, abandon=True)
+    play(build, kills - kills // 2, steps, all_steps, abandon=True, **settings)
     print('died at:', *sorted(step for _, step in steps.reached))
     never = steps.never()
     want(not all_steps or not never, 'never came to', *never)
@@ -113,6 +114,8 @@ def main():
     parts = sys.argv[3:] or PARTS
     if 'kills' in parts:
         plays(sys.argv[1], kills * 7 // 10)
+    if 'slots' in parts:
+        plays(sys.argv[1], kills // 10, output__format='raw', egress__batch_mib=4)
     if 'spilling' in parts:
         crash_spill.plays(sys.argv[1], kills // 4)
     if 'damage' in parts:

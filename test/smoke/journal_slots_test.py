@@ -18,7 +18,7 @@ import chain
 import world
 from cases import wait, want
 
-FRAMES = 40  # frames of a run, at least
+FRAMES = 20  # frames of a run, at least
 
 
 def count(recv, name):
@@ -86,7 +86,7 @@ def play(build, story, **settings):
 
 
 def main():
-    referred = play(sys.argv[1], kill_receiver, egress__journal_slots=100)
+    referred = play(sys.argv[1], kill_receiver, egress__journal_slots=60)
     copied = play(sys.argv[1], copy, egress__journal_slots=0)
     both = referred.keys() & copied.keys()
     different = [frames for frames in sorted(both) if referred[frames] != copied[frames]]
