@@ -18,7 +18,7 @@ import chain
 import world
 from cases import wait, want
 
-FRAMES = 20  # frames of a run, at least
+FRAMES = 30  # frames of a run, at least
 
 
 def count(recv, name):
@@ -81,12 +81,12 @@ def bodies(w):
 def play(build, story, **settings):
     found = {}
     world.play(build, 1, 1, story, lambda w: found.update(bodies(w)), telemetry=True,
-               output__format='raw', egress__batch_mib=4, **settings)
+               output__format='raw', output__value='int16', egress__batch_mib=4, **settings)
     return found
 
 
 def main():
-    referred = play(sys.argv[1], kill_receiver, egress__journal_slots=60)
+    referred = play(sys.argv[1], kill_receiver, egress__journal_slots=250)
     copied = play(sys.argv[1], copy, egress__journal_slots=0)
     both = referred.keys() & copied.keys()
     different = [frames for frames in sorted(both) if referred[frames] != copied[frames]]

@@ -21,7 +21,9 @@ void
 egress_settings_read(struct egress_settings *s, struct config *c)
 {
 	static const char *const policies[] = {"round_robin", "by_frame", "primary", NULL};
+	uint64_t slots;
 
+	s->journal_slots = EGRESS_SLOTS_AUTO;
 	s->device = config_text(c, "egress", "device", NULL);
 	s->stores = config_text(c, "egress", "stores", NULL);
 	s->identity = config_text(c, "egress", "identity", NULL);
@@ -30,8 +32,8 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 	if (s->journal != NULL && strcmp(s->journal, "auto") == 0)
 		s->journal = journal_default_path();
 	s->journal_bytes = config_uint(c, "egress", "journal_mib", 1024, 1, UINT32_MAX) << 20;
-	s->journal_slots = config_uint_word(
-		c, "egress", "journal_slots", "auto", EGRESS_SLOTS_AUTO, 0, JOURNAL_SLOTS);
+	if (config_uint_or(c, "egress", "journal_slots", "auto", &slots, 0, JOURNAL_SLOTS))
+		s->journal_slots = slots;
 	s->batch_bytes = config_uint(c, "egress", "batch_mib", 16, 1, 512) << 20;
 	s->rate = config_uint(c, "egress", "rate_mb_per_s", 100, 1, 1000000) * 1000000;
 	s->policy = config_choice(c, "egress", "policy", EGRESS_ROUND_ROBIN, policies);
