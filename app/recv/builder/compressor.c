@@ -13,7 +13,8 @@
 
 struct compress_job {
 	struct gk_bitshuffle_job work;
-	uint8_t *chunk;
+	uint8_t *chunk;		   /* own memory */
+	uint8_t *to;		   /* where the chunk is */
 	struct compress_job *next; /* next free job */
 	bool done;
 };
@@ -71,7 +72,7 @@ compressor_destroy(struct compressor *c)
 }
 
 struct compress_job *
-compressor_begin(struct compressor *c, const uint16_t *raw)
+compressor_begin(struct compressor *c, const uint16_t *raw, uint8_t *chunk)
 {
 	struct compress_job *job = c->free;
 
@@ -79,7 +80,8 @@ compressor_begin(struct compressor *c, const uint16_t *raw)
 		return NULL;
 	c->free = job->next;
 	job->done = false;
-	gk_bitshuffle_begin(&job->work, GK_ISA_AUTO, raw, c->values, job->chunk);
+	job->to = chunk != NULL ? chunk : job->chunk;
+	gk_bitshuffle_begin(&job->work, GK_ISA_AUTO, raw, c->values, job->to);
 	rte_ring_enqueue(c->ring, job);
 	return job;
 }
@@ -112,6 +114,6 @@ compressor_finish(struct compressor *c, struct compress_job *job, const uint8_t 
 	while (!__atomic_load_n(&job->done, __ATOMIC_ACQUIRE))
 		if (!compressor_poll(c))
 			sched_yield(); /* other threads hold all jobs */
-	*chunk = job->chunk;
+	*chunk = job->to;
 	return job->work.written;
 }

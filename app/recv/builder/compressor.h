@@ -34,14 +34,16 @@ struct compressor *compressor_create(uint32_t jobs, size_t values);
 void compressor_destroy(struct compressor *c);
 
 /**
- * Start to compress a frame. `raw` must stay valid until compressor_finish().
+ * Start to compress a frame. `raw` and `chunk` must stay valid until compressor_finish().
+ * @param chunk  out: the chunk; gk_bitshuffle_bound() bytes. NULL: it is in memory of the job
  * @return NULL: all jobs are in use
  */
-struct compress_job *compressor_begin(struct compressor *c, const uint16_t *raw);
+struct compress_job *compressor_begin(struct compressor *c, const uint16_t *raw, uint8_t *chunk);
 
 /**
  * Wait for a job, and help to compress meanwhile.
- * @param chunk  receives the chunk (gk_bitshuffle.h), valid until compressor_release()
+ * @param chunk  receives the chunk (gk_bitshuffle.h), in memory of the job valid until
+ *   compressor_release()
  * @return its size in bytes
  */
 size_t compressor_finish(struct compressor *c, struct compress_job *job, const uint8_t **chunk);

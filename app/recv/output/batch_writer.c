@@ -227,13 +227,36 @@ refer(struct batch_writer *w, const struct frame_record *record)
 	return batch_builder_add(w->builder, record);
 }
 
+/* A frame that is compressed ahead. */
+struct ahead {
+	struct compress_job *job; /* NULL: the output is not being compressed */
+	uint32_t slot; /* free slot of the journal with the chunk; JOURNAL_NO_SLOT: none */
+};
+
+/* Add a record whose output was compressed into another slot, of the journal. */
+static int
+refer_chunk(struct batch_writer *w, const struct frame_record *record, uint32_t slot, size_t size)
+{
+	struct frame_record chunk = *record;
+	int ret;
+
+	chunk.out = slot;
+	chunk.chunk_bytes = size;
+	chunk.chunk_crc32c = 0;
+	ret = batch_builder_refer(w->builder, &chunk);
+	if (ret == 1)
+		return 0;
+	egress_slot_return(w->config.egress, slot);
+	return ret;
+}
+
 /*
- * @param job  compresses the record's output; NULL: the output is not being compressed
- * @return 1: the output slot belongs to the batch. Otherwise as batch_builder_add()
+ * @return 1: the output slot of the record belongs to the batch. Otherwise as batch_builder_add()
  */
 static int
-add(struct batch_writer *w, const struct frame_record *record, struct compress_job *job)
+add(struct batch_writer *w, const struct frame_record *record, const struct ahead *ahead)
 {
+	struct compress_job *job = ahead->job;
 	struct batch_chunk chunk;
 	int ret;
 
@@ -242,13 +265,14 @@ add(struct batch_writer *w, const struct frame_record *record, struct compress_j
 	if (job == NULL)
 		return batch_builder_add(w->builder, record);
 	chunk.size = compressor_finish(w->config.compressor, job, &chunk.bytes);
-	ret = batch_builder_add_packed(w->builder, record, &chunk);
+	ret = ahead->slot != JOURNAL_NO_SLOT ? refer_chunk(w, record, ahead->slot, chunk.size)
+					     : batch_builder_add_packed(w->builder, record, &chunk);
 	compressor_release(w->config.compressor, job);
 	return ret;
 }
 
 static void
-take(struct batch_writer *w, struct frame_record *from, struct compress_job *job)
+take(struct batch_writer *w, struct frame_record *from, const struct ahead *ahead)
 {
 	const bool kept = frame_verdict_is_kept(from->verdict), far = w->config.staging != NULL;
 	const struct frame_record *record = kept && far ? fetch(w, from) : from;
@@ -265,7 +289,7 @@ take(struct batch_writer *w, struct frame_record *from, struct compress_job *job
 		batch_builder_flush(w->builder);
 		run_files_roll(w->run);
 	}
-	added = add(w, record, job);
+	added = add(w, record, ahead);
 	if (w->since == 0)
 		w->since = w->now;
 	if (added >= 0) {
@@ -302,21 +326,37 @@ is_plain(const struct batch_writer_config *c, const struct frame_record *record)
  * @return index of the first frame that was not examined
  */
 static unsigned int
-compress_ahead(const struct batch_writer *w, void *const record[], struct compress_job *job[],
+compress_ahead(const struct batch_writer *w, void *const record[], struct ahead ahead[],
 	unsigned int at, unsigned int n)
 {
 	const struct batch_writer_config *c = &w->config;
 
 	for (; at < n; at++) {
 		const struct frame_record *r = record[at];
+		struct ahead *a = &ahead[at];
+		uint8_t *area, *chunk = NULL;
+		uint64_t slot_bytes;
+		uint32_t slots;
 
-		job[at] = NULL;
+		*a = (struct ahead){NULL, JOURNAL_NO_SLOT};
 		if (!is_plain(c, r))
 			continue;
-		job[at] = compressor_begin(c->compressor,
-			(const uint16_t *)(c->outputs + r->out * c->layout.stride + c->layout.raw));
-		if (job[at] == NULL)
-			break;
+		/* peaks are read from the slot of the chunk */
+		if (w->refers && r->peaks == FRAME_NO_SEARCH)
+			a->slot = egress_slot_take(c->egress);
+		if (a->slot != JOURNAL_NO_SLOT) {
+			area = egress_area(c->egress, &slot_bytes, &slots);
+			chunk = area + a->slot * slot_bytes + c->layout.raw;
+		}
+		a->job = compressor_begin(c->compressor,
+			(const uint16_t *)(c->outputs + r->out * c->layout.stride + c->layout.raw),
+			chunk);
+		if (a->job != NULL)
+			continue;
+		if (a->slot != JOURNAL_NO_SLOT)
+			egress_slot_return(c->egress, a->slot);
+		a->slot = JOURNAL_NO_SLOT;
+		break;
 	}
 	return at;
 }
@@ -325,9 +365,9 @@ static void *
 writer_main(void *arg)
 {
 	struct batch_writer *w = arg;
-	struct compress_job *job[BATCH_WRITER_BURST];
+	struct ahead ahead[BATCH_WRITER_BURST];
 	void *record[BATCH_WRITER_BURST];
-	unsigned int i, n, ahead;
+	unsigned int i, n, examined;
 	enum request request;
 
 	for (;;) {
@@ -348,9 +388,9 @@ writer_main(void *arg)
 			idle_sleep(w);
 			continue;
 		}
-		for (i = ahead = 0; i < n; i++) {
-			ahead = compress_ahead(w, record, job, RTE_MAX(ahead, i), n);
-			take(w, record[i], job[i]);
+		for (i = examined = 0; i < n; i++) {
+			examined = compress_ahead(w, record, ahead, RTE_MAX(examined, i), n);
+			take(w, record[i], &ahead[i]);
 			/* keep the disk busy while batches are filled */
 			if (w->run != NULL)
 				run_files_poll(w->run);

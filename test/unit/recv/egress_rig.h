@@ -22,6 +22,7 @@
 
 static struct xfer_sample s;
 static char key[64], journal[64], directory[64];
+static struct egress_slots slots; /* in the journal */
 
 static struct egress *
 open_egress(const char *stores, enum egress_policy policy)
@@ -44,11 +45,11 @@ open_egress(const char *stores, enum egress_policy policy)
 	};
 	struct egress *e;
 
-	assert_int_equal(egress_create(&e, &settings, 7, &(struct egress_slots){0}), 0);
+	assert_int_equal(egress_create(&e, &settings, 7, &slots), 0);
 	return e;
 }
 
-static void
+static inline void
 begin_run(struct egress *e)
 {
 	const struct egress_begin begin = {
@@ -64,7 +65,7 @@ begin_run(struct egress *e)
 	(void)egress_poll(e);
 }
 
-static void
+static inline void
 put(struct egress *e, unsigned int k)
 {
 	struct xfer_sample_batch *from = &s.batch[ARROW_FRAMES][k];
