@@ -214,6 +214,7 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 	struct check *c = &check;
 	struct check_heap heap;
 	struct check_need need;
+	uint64_t area;
 	struct check_gpu gpu;
 	int state;
 
@@ -227,8 +228,11 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 	check_count_need(s, &gpu, ports, &need);
 	check_open_egress(&egress, s, way->results);
 	need.heap += egress.heap;
-	need.journal =
-		egress.pins ? s->egress->journal_bytes + egress.slots.n * egress.slots.bytes : 0;
+	/* an adapter registers all of the journal, a GPU its output slots */
+	area = egress.slots.n * egress.slots.bytes;
+	need.journal = egress.pins ? s->egress->journal_bytes + area : 0;
+	if (!egress.pins && gpu.present && !gpu.is_virtual)
+		need.journal = area;
 
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
 		check_try_port(&ports[i], s);

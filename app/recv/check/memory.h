@@ -42,7 +42,8 @@ struct check_need {
 	uint64_t device;   /**< bytes of GPU memory */
 	uint64_t rings;	   /**< bytes of the rings of RoCE streams; not EAL memory */
 	uint64_t searches; /**< bytes of host gangs for [peaks] search; not EAL memory */
-	uint64_t journal;  /**< journal bytes that an [egress] adapter locks; not EAL memory */
+	/** journal bytes that an [egress] adapter or a GPU locks; not EAL memory */
+	uint64_t journal;
 };
 
 /** Find the GPU of the settings, or EAL's first GPU. `present` is false if there is none. */

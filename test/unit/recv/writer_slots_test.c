@@ -101,7 +101,7 @@ write_frames(enum gk_kind kind, bool chunks, bool compress, uint32_t free,
 		.byte_limit = 1 << 20,
 		.kept = note_kept,
 	};
-	uint32_t slot[SLOTS], nb = 0, returned = 0;
+	uint32_t slot[SLOTS + 1], nb = 0, returned = 0;
 	char message[PATH_MAX];
 	struct batch_writer *w;
 	uint64_t slot_bytes;
