@@ -42,9 +42,8 @@ poll_wake(struct poll_pause *p)
 		(void)sem_post(&p->wake);
 }
 
-/* Forget calls of poll_wake(). */
-static void
-drain(struct poll_pause *p)
+void
+poll_forget(struct poll_pause *p)
 {
 	while (sem_trywait(&p->wake) == 0)
 		;
@@ -60,7 +59,7 @@ sleep_until(struct poll_pause *p, uint64_t us)
 		(void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
 	p->precise = true;
 	(void)sem_clockwait(&p->wake, CLOCK_MONOTONIC, &t);
-	drain(p);
+	poll_forget(p);
 }
 
 /* @return length of the sleep, us; 0: the loop polls on */
@@ -120,8 +119,6 @@ poll_pause(struct poll_pause *p, bool busy, enum poll_expect expected)
 void
 poll_yield(struct poll_pause *p)
 {
-	/* those before */
-	drain(p);
 	sleep_until(p, now_us() + POLL_PAUSE_YIELD_US);
 	p->last = 0;
 }

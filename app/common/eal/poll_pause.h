@@ -62,14 +62,19 @@ void poll_pause_destroy(struct poll_pause *p);
 /** Pause after a turn of the loop. @param busy  the turn had work: there is no pause */
 void poll_pause(struct poll_pause *p, bool busy, enum poll_expect expected);
 
+/** End the pause, or the next one if there is none now. Any thread. */
+void poll_wake(struct poll_pause *p);
+
+/** Forget the calls of poll_wake() since the last pause. */
+void poll_forget(struct poll_pause *p);
+
 /**
- * Let other threads of this CPU run now, such as one that was woken: it would have to wait until
- * the scheduler takes the CPU from the loop. Returns when one calls poll_wake(), after
- * POLL_PAUSE_YIELD_US at most.
+ * Let another thread of this CPU run, which this thread has woken: it would have to wait until the
+ * scheduler takes the CPU from the loop. Returns when it calls poll_wake(), or has called it since
+ * poll_forget(), and after POLL_PAUSE_YIELD_US at most.
+ *
+ * Call poll_forget() before the thread is woken: it may run at once, until it waits again.
  */
 void poll_yield(struct poll_pause *p);
-
-/** End the pause, or the next one if there is none now; not a later poll_yield(). Any thread. */
-void poll_wake(struct poll_pause *p);
 
 #endif /* POLL_PAUSE_H */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,6 @@
 #include <rte_lcore.h>
 
 #include "eal/poll_pause.h"
-#include "monotonic_cond.h"
 #include "remote/client.h"
 #include "remote/proof.h"
 #include "sql/ipc_reader.h"
@@ -85,13 +85,15 @@ struct scan_client {
 	uint64_t heard, said;	 /* ms */
 	bool yield;		 /* a caller with the same CPU has something to do */
 
+	sem_t ready; /* ends the wait of a caller, once for each time that `waiting` was set */
+
 	/* Protected by the lock. */
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
 	enum state state;
 	bool closing;
-	int cpu;   /* of a caller that waits; -1: none does */
-	int error; /* why the connection is down: negative errno */
+	bool waiting; /* a caller, for a change */
+	int cpu;      /* of this caller */
+	int error;    /* why the connection is down: negative errno */
 	struct scan_client_error text;
 	struct arrived *arrived; /* ring of ARRIVED_MAX elements */
 	uint32_t head, tail;
@@ -142,25 +144,38 @@ struct held_slot {
 
 /*
  * Wait for the service thread, with the lock. It must send the waiting messages, and need not yield
- * the CPU to the caller any more.
+ * the CPU to the caller any more. The lock is free when it is woken: it would have to wait for it.
  */
 static void
 wait_changed(struct scan_client *c)
 {
+	c->waiting = true;
 	c->cpu = sched_getcpu();
+	pthread_mutex_unlock(&c->lock);
 	poll_wake(&c->pause);
-	pthread_cond_wait(&c->changed, &c->lock);
-	c->cpu = -1;
+	while (sem_wait(&c->ready) < 0)
+		; /* a signal */
+	pthread_mutex_lock(&c->lock);
 }
 
 /* ---- service thread -------------------------------------------------------------------------- */
 
-/* Wake the caller that waits, with the lock. */
+/*
+ * Release the lock, and wake the caller that waits. It may run at once in place of this thread, so
+ * it must not have to wait for the lock, and poll_yield() must notice what it does.
+ */
 static void
-wake_caller(struct scan_client *c)
+unlock_and_wake(struct scan_client *c)
 {
-	c->yield |= c->cpu >= 0 && c->cpu == sched_getcpu();
-	pthread_cond_broadcast(&c->changed);
+	const bool waiting = c->waiting;
+
+	c->waiting = false;
+	c->yield |= waiting && c->cpu == sched_getcpu();
+	pthread_mutex_unlock(&c->lock);
+	if (!waiting)
+		return;
+	poll_forget(&c->pause);
+	(void)sem_post(&c->ready);
 }
 
 /* Note that the connection has ended. The first reason counts. */
@@ -175,8 +190,7 @@ go_down(struct scan_client *c, int error, const char *sqlstate, const char *what
 			why[0] != '\0' ? ": " : "", why);
 		c->state = DOWN;
 	}
-	pthread_cond_broadcast(&c->changed);
-	pthread_mutex_unlock(&c->lock);
+	unlock_and_wake(c);
 }
 
 static void
@@ -185,8 +199,7 @@ set_state(struct scan_client *c, enum state state)
 	pthread_mutex_lock(&c->lock);
 	if (c->state != DOWN)
 		c->state = state;
-	pthread_cond_broadcast(&c->changed);
-	pthread_mutex_unlock(&c->lock);
+	unlock_and_wake(c);
 }
 
 /* Only the service thread changes the state. */
@@ -277,11 +290,11 @@ take_data(struct scan_client *c, const struct scan_data *m)
 	room = c->tail - c->head < ARRIVED_MAX && (!c->config.pull || note_pulls(c, m));
 	if (room) {
 		memcpy(c->arrived[c->tail++ % ARRIVED_MAX].message, m, m->head.length);
-		wake_caller(c);
-	}
-	pthread_mutex_unlock(&c->lock);
-	if (!room)
+		unlock_and_wake(c);
+	} else {
+		pthread_mutex_unlock(&c->lock);
 		broken(c, SCAN_REASON_ORDER);
+	}
 }
 
 static void
@@ -342,8 +355,7 @@ on_written(void *arg, uint32_t imm)
 	}
 	pthread_mutex_lock(&c->lock);
 	c->written[c->nb_written++ % SCAN_SLOTS_MAX] = imm;
-	wake_caller(c);
-	pthread_mutex_unlock(&c->lock);
+	unlock_and_wake(c);
 }
 
 /* A part of a body was read to its slot. */
@@ -354,8 +366,7 @@ on_read(void *arg, uint64_t number)
 
 	pthread_mutex_lock(&c->lock);
 	c->nb_written = (uint32_t)number + 1;
-	wake_caller(c);
-	pthread_mutex_unlock(&c->lock);
+	unlock_and_wake(c);
 }
 
 static const struct xfer_qp_ops link_ops = {
@@ -1287,7 +1298,7 @@ client_free(struct scan_client *c)
 	free(c->pull);
 	free(c->reading);
 	pthread_mutex_destroy(&c->lock);
-	pthread_cond_destroy(&c->changed);
+	(void)sem_destroy(&c->ready);
 	poll_pause_destroy(&c->pause);
 	free(c);
 }
@@ -1349,9 +1360,8 @@ scan_client_open(struct scan_client **client, const struct scan_client_config *c
 	if (c == NULL)
 		return open_error(error, -ENOMEM, "not enough memory", "");
 	pthread_mutex_init(&c->lock, NULL);
-	monotonic_cond_init(&c->changed);
+	(void)sem_init(&c->ready, 0, 0);
 	poll_pause_init(&c->pause);
-	c->cpu = -1;
 	ret = prepare(c, config, error);
 	if (ret == 0) {
 		/* signals are for the caller's threads */
@@ -1366,7 +1376,7 @@ scan_client_open(struct scan_client **client, const struct scan_client_config *c
 	}
 	pthread_mutex_lock(&c->lock);
 	while (c->state != UP && c->state != DOWN)
-		pthread_cond_wait(&c->changed, &c->lock);
+		wait_changed(c);
 	if (c->state == DOWN) {
 		*error = c->text;
 		ret = c->error;
@@ -1427,9 +1437,12 @@ scan_client_query(struct scan_client *c, const char *sql, enum scan_form form,
 		c->cancel = false;
 		c->querying = true;
 	}
+	/*
+	 * The service thread is not woken before the caller waits: it would take the CPU of a
+	 * caller that has something to do, and then poll for the answer. It looks for queries
+	 * after each pause, too.
+	 */
 	pthread_mutex_unlock(&c->lock);
-	/* the caller does not wait until it is sent: it would be woken once more */
-	poll_wake(&c->pause);
 	if (down) {
 		free(copy);
 		ipc_reader_destroy(c->reader);

@@ -42,6 +42,7 @@ struct scan_worker {
 	bool stopping;
 	bool ended; /* the thread will not use the worker any more */
 	bool running;
+	bool resting;		 /* the thread waits for a query */
 	struct scan_times times; /* of the present query; the thread's own while it runs */
 	bool opened;		 /* `session` may be interrupted */
 	enum scan_end end;
@@ -112,6 +113,36 @@ wait_changed(struct scan_worker *w)
 	pthread_cond_wait(&w->changed, &w->lock);
 	if (w->running)
 		set_working(w);
+}
+
+/* Wait for a query, with the lock. */
+static void
+rest(struct scan_worker *w)
+{
+	w->resting = true;
+	pthread_cond_wait(&w->changed, &w->lock);
+	w->resting = false;
+}
+
+/*
+ * Release the lock, and wake the thread. It may run at once in place of the lcore, so it must not
+ * have to wait for the lock.
+ */
+static void
+unlock_and_wake(struct scan_worker *w)
+{
+	pthread_mutex_unlock(&w->lock);
+	pthread_cond_broadcast(&w->changed);
+}
+
+/* As unlock_and_wake(), for a change that only a query waits for. */
+static void
+unlock_and_wake_query(struct scan_worker *w)
+{
+	if (w->resting)
+		pthread_mutex_unlock(&w->lock);
+	else
+		unlock_and_wake(w);
 }
 
 static void
@@ -700,7 +731,7 @@ worker_main(void *arg)
 	w->competes = process_cpus_are_shared();
 	while (!w->stopping) {
 		if (!w->running) {
-			wait_changed(w);
+			rest(w);
 			continue;
 		}
 		pthread_mutex_unlock(&w->lock);
@@ -762,13 +793,12 @@ fail:
 	return NULL;
 }
 
-/* Interrupt the engine, with the lock. */
+/* Interrupt the engine, with the lock. The thread must be woken, too. */
 static void
 interrupt(struct scan_worker *w)
 {
 	if (w->running && w->opened)
 		sql_session_cancel(&w->session);
-	pthread_cond_broadcast(&w->changed);
 }
 
 void
@@ -777,7 +807,7 @@ scan_worker_stop(struct scan_worker *w)
 	pthread_mutex_lock(&w->lock);
 	w->stopping = true;
 	interrupt(w);
-	pthread_mutex_unlock(&w->lock);
+	unlock_and_wake(w);
 }
 
 bool
@@ -818,9 +848,8 @@ scan_worker_query(struct scan_worker *w, uint32_t cursor, enum scan_form form, c
 		w->times = (struct scan_times){.received = rte_rdtsc()};
 		/* until the thread runs, too: it needs the CPU */
 		set_working(w);
-		pthread_cond_broadcast(&w->changed);
 	}
-	pthread_mutex_unlock(&w->lock);
+	unlock_and_wake(w);
 	if (!idle)
 		free(sql);
 	return idle;
@@ -835,7 +864,7 @@ scan_worker_cancel(struct scan_worker *w, uint32_t cursor, enum scan_end why)
 			w->end = why;
 		interrupt(w);
 	}
-	pthread_mutex_unlock(&w->lock);
+	unlock_and_wake_query(w);
 }
 
 bool
@@ -855,8 +884,7 @@ scan_worker_credit(struct scan_worker *w, const struct scan_credit *m)
 	}
 	if (good)
 		w->window += m->messages;
-	pthread_cond_broadcast(&w->changed);
-	pthread_mutex_unlock(&w->lock);
+	unlock_and_wake_query(w);
 	return good;
 }
 
@@ -902,7 +930,7 @@ scan_worker_is_readable(struct scan_worker *w, const struct scan_output *out)
 		if (w->running)
 			w->end = SCAN_END_UNREADABLE;
 		interrupt(w);
-		pthread_mutex_unlock(&w->lock);
+		unlock_and_wake_query(w);
 		return false;
 	}
 	return true;
@@ -928,7 +956,6 @@ take_output(struct scan_worker *w)
 	w->nb_gathered -= o->out.nb_pieces > 0;
 	if (o->out.last)
 		w->dropping = false;
-	pthread_cond_broadcast(&w->changed);
 }
 
 void
@@ -941,7 +968,7 @@ scan_worker_drop(struct scan_worker *w)
 	if (o->length > 0)
 		return_stage(w, o->stage, o->slot);
 	take_output(w);
-	pthread_mutex_unlock(&w->lock);
+	unlock_and_wake_query(w);
 }
 
 void
@@ -949,13 +976,14 @@ scan_worker_taken(struct scan_worker *w)
 {
 	pthread_mutex_lock(&w->lock);
 	take_output(w);
-	pthread_mutex_unlock(&w->lock);
+	unlock_and_wake_query(w);
 }
 
 void
 scan_worker_files(struct scan_worker *w, void (*reg)(void *arg, struct scan_mapping *file),
 	bool (*dereg)(void *arg, struct scan_mapping *file), void *arg)
 {
+	bool changed = false;
 	uint32_t i;
 
 	pthread_mutex_lock(&w->lock);
@@ -964,17 +992,18 @@ scan_worker_files(struct scan_worker *w, void (*reg)(void *arg, struct scan_mapp
 			if (w->file[i].mr != NULL && !dereg(arg, &w->file[i]))
 				break;
 		}
-		if (i == w->nb_registered) {
-			w->leaving_files = false;
-			pthread_cond_broadcast(&w->changed);
-		}
+		changed = i == w->nb_registered;
+		w->leaving_files = !changed;
 	} else if (w->nb_registered < w->nb_files) {
 		for (i = w->nb_registered; i < w->nb_files; i++)
 			reg(arg, &w->file[i]);
 		w->nb_registered = w->nb_files;
-		pthread_cond_broadcast(&w->changed);
+		changed = true;
 	}
-	pthread_mutex_unlock(&w->lock);
+	if (changed)
+		unlock_and_wake_query(w);
+	else
+		pthread_mutex_unlock(&w->lock);
 }
 
 const struct scan_mapping *
@@ -988,6 +1017,5 @@ scan_worker_written(struct scan_worker *w, uint32_t stage)
 {
 	pthread_mutex_lock(&w->lock);
 	w->stage_used[stage] = false;
-	pthread_cond_broadcast(&w->changed);
-	pthread_mutex_unlock(&w->lock);
+	unlock_and_wake_query(w);
 }
