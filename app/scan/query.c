@@ -381,6 +381,8 @@ query_client(struct scan_client *c, const char *sql, const struct query_options 
 			watch_stop(&w);
 		}
 		stream.release(&stream);
+		if (ret < 0 && scan_client_was_idle(c))
+			return -EPIPE;
 	}
 	if (ret < 0) {
 		fflush(stdout);

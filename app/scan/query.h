@@ -53,8 +53,8 @@ int query_session(struct sql_session *s, const char *sql, const struct query_opt
 
 /**
  * Have the server of a connection execute a statement, as query_remote().
- * @return exit status of query_remote(); -EPIPE: the connection had ended before, which is not
- *   printed
+ * @return exit status of query_remote(); -EPIPE: the connection had ended before, and the server
+ *   did not begin the statement, which is not printed
  */
 int query_client(struct scan_client *c, const char *sql, const struct query_options *o);
 

@@ -31,6 +31,7 @@ static const char *const reason_keys[SCAN_REASONS] = {
 	[SCAN_REASON_STOPPING] = "refused_stopping",
 	[SCAN_REASON_FAILED] = "refused_failed",
 	[SCAN_REASON_HELD] = "refused_held",
+	[SCAN_REASON_OVERDUE] = "refused_overdue",
 };
 
 static void
@@ -104,7 +105,8 @@ static const struct telemetry_command commands[] = {
 		"in time), refused_key (wrong identity or key), refused_rights, refused_order (an "
 		"unexpected message), refused_silent, refused_idle, refused_sessions (too many of "
 		"the identity), refused_forged, refused_stopping, refused_failed (connections and "
-		"sessions), refused_held (sessions: a part of a body was not freed in time)",
+		"sessions), refused_held (sessions: a part of a body was not freed in time), "
+		"refused_overdue (sessions: a query was ended, and its end was not taken in time)",
 		answer_scan},
 	{"/braggline/rdma", "", "The RDMA device, since the start", TELEMETRY_RDMA_KEYS,
 		answer_rdma},

@@ -94,6 +94,8 @@ struct scan_client {
 	bool waiting; /* a caller, for a change */
 	int cpu;      /* of this caller */
 	int error;    /* why the connection is down: negative errno */
+	bool idle;    /* it is down because there was no query for long */
+	bool invalid; /* the server sent something that is no result: the connection must end */
 	struct scan_client_error text;
 	struct arrived *arrived; /* ring of ARRIVED_MAX elements */
 	uint32_t head, tail;
@@ -117,7 +119,8 @@ struct scan_client {
 
 	/* Of the thread that reads the stream. */
 	bool streaming;
-	bool ended; /* SCAN_END or an error came */
+	bool ended;    /* there is no more for the reader */
+	bool answered; /* SCAN_END or SCAN_ERROR came */
 	uint64_t left_out;
 	bool has_schema;
 	uint32_t nb_parts; /* parts of bodies that were taken */
@@ -215,6 +218,9 @@ refused(struct scan_client *c, enum scan_reason reason)
 	const char *name = scan_reason_name(reason);
 	char text[512];
 
+	pthread_mutex_lock(&c->lock);
+	c->idle = reason == SCAN_REASON_IDLE;
+	pthread_mutex_unlock(&c->lock);
 	switch (reason) {
 	case SCAN_REASON_KEY:
 	case SCAN_REASON_RIGHTS:
@@ -622,6 +628,33 @@ send_requests(struct scan_client *c, uint64_t now)
 	return true;
 }
 
+static void
+send_refuse(struct scan_client *c, enum scan_reason reason)
+{
+	struct scan_refuse *m = c->link.broken ? NULL : xfer_qp_room(&c->link);
+
+	if (m == NULL)
+		return;
+	scan_msg_begin(m, SCAN_REFUSE, sizeof(*m), c->sent++);
+	m->reason = reason;
+	(void)xfer_qp_send(&c->link, sizeof(*m));
+}
+
+/* End the connection to a server that sent something that is no result. */
+static void
+end_invalid(struct scan_client *c)
+{
+	bool invalid;
+
+	pthread_mutex_lock(&c->lock);
+	invalid = c->invalid;
+	pthread_mutex_unlock(&c->lock);
+	if (!invalid)
+		return;
+	send_refuse(c, SCAN_REASON_ORDER);
+	broken(c, SCAN_REASON_ORDER);
+}
+
 static bool
 serve(struct scan_client *c, unsigned int turn)
 {
@@ -637,8 +670,10 @@ serve(struct scan_client *c, unsigned int turn)
 	if (c->link.broken)
 		go_down(c, -EPIPE, "08006", "the connection to the server is lost",
 			rdma_wc_status_name(c->link.why));
-	if (state_of(c) == UP)
+	if (state_of(c) == UP) {
 		busy |= send_requests(c, now);
+		end_invalid(c);
+	}
 	if ((state_of(c) == UP || state_of(c) == PROVING) && now > c->heard + SCAN_SILENCE_MS)
 		go_down(c, -ETIMEDOUT, "08006", "the server does not answer", "");
 	if (turn % CM_TURNS == 0 || !busy) {
@@ -650,19 +685,17 @@ serve(struct scan_client *c, unsigned int turn)
 	return busy;
 }
 
-/* Tell the server that this end closes. */
+/* Tell the server that this end closes, unless it knows. */
 static void
 leave(struct scan_client *c)
 {
 	const uint64_t until = xfer_qp_clock() + LEAVE_MS;
-	struct scan_refuse *m = xfer_qp_room(&c->link);
 	unsigned int turn = 0;
 
-	if (c->link.broken || m == NULL)
-		return;
-	scan_msg_begin(m, SCAN_REFUSE, sizeof(*m), c->sent++);
-	m->reason = SCAN_REASON_STOPPING;
-	(void)xfer_qp_send(&c->link, sizeof(*m));
+	if (state_of(c) == UP)
+		end_invalid(c);
+	if (state_of(c) == UP)
+		send_refuse(c, SCAN_REASON_STOPPING);
 	while (c->link.nb_free_sends < XFER_QP_SENDS && !c->link.broken && !c->conn_lost &&
 		xfer_qp_clock() < until)
 		(void)serve(c, turn++);
@@ -736,7 +769,7 @@ service_main(void *arg)
 					!busy && is_querying(c) ? POLL_PACKETS : POLL_NOTHING);
 			c->yield = false;
 		}
-		if (state_of(c) == UP)
+		if (state_of(c) == UP || c->invalid)
 			leave(c);
 	}
 	close_device(c);
@@ -746,11 +779,14 @@ service_main(void *arg)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/* End the stream. The first reason counts. */
 static int
 stream_fail(struct scan_client *c, int error, const char *sqlstate, const char *text)
 {
-	c->stream_error = error;
 	c->ended = true;
+	if (c->stream_error != 0)
+		return error;
+	c->stream_error = error;
 	snprintf(c->sqlstate, sizeof(c->sqlstate), "%s", sqlstate);
 	snprintf(c->stream_text, sizeof(c->stream_text), "%s", text);
 	return error;
@@ -769,9 +805,13 @@ stream_down(struct scan_client *c)
 	return stream_fail(c, EPIPE, sqlstate, text);
 }
 
+/* The server sent something that is no result. What follows cannot be told from it. */
 static int
 stream_bad(struct scan_client *c, const char *what)
 {
+	pthread_mutex_lock(&c->lock);
+	c->invalid = true;
+	pthread_mutex_unlock(&c->lock);
 	return stream_fail(c, EBADMSG, "08P01", what);
 }
 
@@ -1001,9 +1041,10 @@ take_record(struct scan_client *c, const struct scan_record *r, const uint8_t *b
 		return take_part(c, r);
 	case SCAN_END:
 		c->left_out = r->total;
-		c->ended = true;
+		c->ended = c->answered = true;
 		return 0;
 	case SCAN_ERROR:
+		c->answered = true;
 		take_error(c, bytes, r->length);
 		return c->stream_error;
 	case SCAN_KINDS:
@@ -1185,16 +1226,15 @@ get_last_error(struct ArrowArrayStream *stream)
 	return c->stream_text[0] != '\0' ? c->stream_text : NULL;
 }
 
-/* Read the rest of a result that is not needed. */
+/* Read the rest of a result that is not needed, or cannot be used. */
 static void
 drain(struct scan_client *c)
 {
 	struct scan_record r;
 	const uint8_t *bytes;
-	bool last = false;
 	uint32_t slot;
 
-	while (!last) {
+	while (!c->answered) {
 		bytes = c->reading->nb > 0 ? scan_record_next(c->reading, &c->reading_at, &r)
 					   : NULL;
 		if (bytes == NULL) {
@@ -1202,7 +1242,7 @@ drain(struct scan_client *c)
 				return;
 			continue;
 		}
-		last = r.kind == SCAN_END || r.kind == SCAN_ERROR;
+		c->answered = r.kind == SCAN_END || r.kind == SCAN_ERROR;
 		if (r.kind != SCAN_PUSHED && r.kind != SCAN_PULLED)
 			continue;
 		if (wait_part(c, &r, &slot) != 0)
@@ -1216,7 +1256,7 @@ release(struct ArrowArrayStream *stream)
 {
 	struct scan_client *c = stream->private_data;
 
-	if (!c->ended) {
+	if (!c->answered && !c->invalid) {
 		scan_client_cancel(c);
 		drain(c);
 	}
@@ -1420,12 +1460,12 @@ scan_client_query(struct scan_client *c, const char *sql, enum scan_form form,
 		free(copy);
 		return -ENOMEM;
 	}
-	c->ended = c->has_schema = false;
+	c->ended = c->answered = c->has_schema = false;
 	c->sequence = 0;
 	c->stream_error = 0;
 	c->stream_text[0] = c->sqlstate[0] = '\0';
 	pthread_mutex_lock(&c->lock);
-	down = c->state == DOWN;
+	down = c->state == DOWN || c->invalid;
 	if (!down) {
 		/* of a query before, if its result was not read to the end */
 		free(c->sql);
@@ -1474,6 +1514,17 @@ const char *
 scan_client_sqlstate(const struct scan_client *c)
 {
 	return c->sqlstate;
+}
+
+bool
+scan_client_was_idle(struct scan_client *c)
+{
+	bool idle;
+
+	pthread_mutex_lock(&c->lock);
+	idle = c->idle;
+	pthread_mutex_unlock(&c->lock);
+	return idle && !c->has_schema && !c->answered;
 }
 
 uint64_t

@@ -77,9 +77,11 @@ void scan_client_close(struct scan_client *c);
  *   - ETIMEDOUT: the server's deadline
  *   - EPIPE: the connection has ended
  *   - ENOMEM
- *   - EBADMSG: the server sent something that is not a result
+ *   - ENOTSUP: the result has a type that the client does not support
+ *   - EBADMSG: the server sent something that is not a result. The connection ends
  *
- * Releasing a stream cancels its query, if it has not ended.
+ * Releasing a stream cancels its query, if it has not ended, and waits for the end. Unless the
+ * connection has ended, it can then be used for the next query.
  *
  * @param form    of the columns
  * @param stream  out
@@ -98,6 +100,12 @@ void scan_client_cancel(struct scan_client *c);
 
 /** SQLSTATE of the last error of a stream, such as 57014 for a cancelled query. */
 const char *scan_client_sqlstate(const struct scan_client *c);
+
+/**
+ * Whether the server has ended the connection because there was no query for long, just before it
+ * received the last one: this query was not executed. It can be repeated on a new connection.
+ */
+bool scan_client_was_idle(struct scan_client *c);
 
 /** Counters of the data that a client has received so far. */
 struct scan_client_counters {

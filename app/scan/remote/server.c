@@ -27,7 +27,7 @@ RTE_LOG_REGISTER(scan_server_logtype, braggline.scan.server, NOTICE);
 #define CM_TURNS     64
 #define LEAVE_MS     500   /* time for the last message to arrive */
 #define CANCEL_MS    20	   /* interval of interrupts of a query that is being ended */
-#define UNREAD_MS    10000 /* a client does not take the error of its query for this time */
+#define OVERDUE_MS   10000 /* a query that is being ended, or its error, is still there */
 #define DEADLINE_MS  600000
 #define IDLE_MS	     600000
 #define HOLD_MS	     600000
@@ -768,8 +768,8 @@ watch(struct session *c, uint64_t now)
 		scan_worker_cancel(c->worker, c->cursor, state.end);
 		c->cancel_at = now + CANCEL_MS;
 		c->over_at = c->over_at == 0 ? now : c->over_at;
-		if (now > c->over_at + UNREAD_MS)
-			refuse(c, SCAN_REASON_IDLE);
+		if (now > c->over_at + OVERDUE_MS)
+			refuse(c, SCAN_REASON_OVERDUE);
 	}
 }
 

@@ -27,6 +27,7 @@ scan_reason_name(uint32_t reason)
 		[SCAN_REASON_STOPPING] = "the server is stopping",
 		[SCAN_REASON_FAILED] = "internal error of the peer",
 		[SCAN_REASON_HELD] = "results were not read and freed in the server's time",
+		[SCAN_REASON_OVERDUE] = "the query did not end in the server's time",
 	};
 
 	return reason < SCAN_REASONS ? names[reason] : "?";

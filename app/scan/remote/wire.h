@@ -77,12 +77,13 @@ enum scan_reason {
 	SCAN_REASON_RIGHTS,    /**< the identity has no right to read */
 	SCAN_REASON_ORDER,     /**< unexpected message or message number */
 	SCAN_REASON_SILENT,    /**< no message in time */
-	SCAN_REASON_IDLE,      /**< no query for the server's idle time */
+	SCAN_REASON_IDLE,      /**< no query for the server's idle time; none is executed */
 	SCAN_REASON_SESSIONS,  /**< the identity has reached its limit of connections: retry */
 	SCAN_REASON_FORGED,    /**< a message was changed or inserted in transit */
 	SCAN_REASON_STOPPING,  /**< the server is stopping */
 	SCAN_REASON_FAILED,    /**< internal error of the peer: see its log */
 	SCAN_REASON_HELD,      /**< a part of a body was not freed in the server's time */
+	SCAN_REASON_OVERDUE,   /**< a query was ended, and its end was not taken in time */
 	SCAN_REASONS
 };
 

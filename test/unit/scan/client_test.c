@@ -25,20 +25,25 @@
 #include "../roce/ring_port.h"
 #include "remote/client.h"
 #include "remote/proof.h"
+#include "sql/ipc_reader.h"
 #include "xfer/qp.h"
 
 #define SECONDS 30
 #define SLOT	4096u
+#define SLOTS	4
 
 /* What the server does with a query. */
 enum deed {
-	DEED_TOO_MANY,	 /* it announces more parts than it may */
-	DEED_TOO_LONG,	 /* a part that is longer than a slot */
-	DEED_WRONG_WAY,	 /* parts in another way than granted */
-	DEED_WRONG_KEY,	 /* a part that cannot be read */
-	DEED_WRITTEN,	 /* it writes to a client that reads: no bytes, with an immediate */
-	DEED_VANISH,	 /* it closes the connection */
-	DEED_READ_AHEAD, /* parts that nobody waits for: a client frees them all the same */
+	DEED_TOO_MANY,	/* it announces more parts than it may */
+	DEED_TOO_LONG,	/* a part that is longer than a slot */
+	DEED_WRONG_WAY, /* parts in another way than granted */
+	DEED_WRONG_KEY, /* a part that cannot be read */
+	DEED_WRITTEN,	/* it writes to a client that reads: no bytes, with an immediate */
+	DEED_VANISH,	/* it closes the connection */
+	DEED_IDLE,	/* it ends the connection, as there was no query for long */
+	/* a schema with a type that the client does not support, and parts. When the client cancels
+	 * the query, it ends. The next query is answered by an error */
+	DEED_UNSUPPORTED,
 };
 
 struct server {
@@ -50,7 +55,10 @@ struct server {
 	struct scan_answer answer;
 	uint64_t sent, received;
 	uint16_t granted; /* flags of the grant */
-	unsigned int queries, freed;
+	unsigned int queries;
+	unsigned int freed; /* parts; atomic */
+	unsigned int slots; /* that were returned */
+	enum scan_reason refused;
 };
 
 /* One life of a client. */
@@ -58,9 +66,11 @@ struct job {
 	enum deed deed;
 	bool pull;
 	bool done; /* atomic */
-	int open, query, schema, again;
+	int open, query, schema, again, schema_again;
+	unsigned int freed; /* parts, before the stream was released */
+	bool idle;
 	char state[SCAN_SQLSTATE + 1];
-	char text[SCAN_ERROR_TEXT];
+	char text[SCAN_ERROR_TEXT], text_again[SCAN_ERROR_TEXT];
 };
 
 static struct rte_ring *rx[2], *tx[2];
@@ -99,33 +109,82 @@ put_part(struct scan_data *m, enum scan_kind kind, uint32_t length, uint64_t add
 }
 
 static void
+put_error(struct scan_data *m, const char *text)
+{
+	struct {
+		struct scan_error error;
+		char text[32];
+	} e = {.error = {.error = EINVAL, .sqlstate = "42000"}};
+	struct scan_record r = {.kind = SCAN_ERROR};
+
+	r.length = r.total = offsetof(struct scan_error, text) + strlen(text);
+	memcpy((char *)&e + offsetof(struct scan_error, text), text, strlen(text));
+	assert_true(scan_record_put(m, &r, &e));
+}
+
+static void
+refuse(enum scan_reason reason)
+{
+	struct scan_refuse m;
+
+	scan_msg_begin(&m, SCAN_REFUSE, sizeof(m), 0);
+	m.reason = reason;
+	say(&m, sizeof(m));
+}
+
+static union {
+	struct scan_data m;
+	uint8_t bytes[SCAN_MSG_MAX];
+} data;
+
+/* Answer two queries, of which the first one has a schema that is not supported. */
+static void
+answer_unsupported(uint32_t cursor, bool cancelled)
+{
+	const struct scan_record schema = {.kind = SCAN_METADATA, .length = 8, .total = 8};
+	unsigned int i;
+
+	scan_msg_begin(&data, SCAN_DATA, sizeof(data.m), 0);
+	data.m.cursor = cursor;
+	if (cursor == 2 || cancelled)
+		put_error(&data.m, cursor == 2 ? "second" : "cancelled");
+	else
+		assert_true(scan_record_put(&data.m, &schema, "a schema"));
+	say(&data, data.m.head.length);
+	if (cursor == 2 || cancelled)
+		return;
+	scan_msg_begin(&data, SCAN_DATA, sizeof(data.m), 0);
+	data.m.cursor = cursor;
+	for (i = 0; i < (job.pull ? SCAN_PARTS : 1); i++)
+		put_part(&data.m, job.pull ? SCAN_PULLED : SCAN_PUSHED, 64,
+			(uintptr_t)memory + i * SLOT, rdma_mr_rkey(mr));
+	say(&data, data.m.head.length);
+	if (!job.pull)
+		assert_int_equal(xfer_qp_write(&server.link, 0, NULL, 0, 0, 0, &(uint32_t){0}), 0);
+}
+
+static void
 answer_query(uint32_t cursor)
 {
-	static union {
-		struct scan_data m;
-		uint8_t bytes[SCAN_MSG_MAX];
-	} m;
 	const uint32_t rkey = rdma_mr_rkey(mr);
 	const uint64_t addr = (uintptr_t)memory;
-	unsigned int i, nb = 1;
+	unsigned int i;
 
-	scan_msg_begin(&m, SCAN_DATA, sizeof(m.m), 0);
-	m.m.cursor = cursor;
+	scan_msg_begin(&data, SCAN_DATA, sizeof(data.m), 0);
+	data.m.cursor = cursor;
 	switch (job.deed) {
 	case DEED_TOO_MANY:
-	case DEED_READ_AHEAD:
-		nb = SCAN_PARTS + (job.deed == DEED_TOO_MANY);
-		for (i = 0; i < nb; i++)
-			put_part(&m.m, SCAN_PULLED, SLOT, addr + i * SLOT, rkey);
+		for (i = 0; i <= SCAN_PARTS; i++)
+			put_part(&data.m, SCAN_PULLED, SLOT, addr + i * SLOT, rkey);
 		break;
 	case DEED_TOO_LONG:
-		put_part(&m.m, SCAN_PULLED, SLOT + 1, addr, rkey);
+		put_part(&data.m, SCAN_PULLED, SLOT + 1, addr, rkey);
 		break;
 	case DEED_WRONG_WAY:
-		put_part(&m.m, job.pull ? SCAN_PUSHED : SCAN_PULLED, 64, addr, rkey);
+		put_part(&data.m, job.pull ? SCAN_PUSHED : SCAN_PULLED, 64, addr, rkey);
 		break;
 	case DEED_WRONG_KEY:
-		put_part(&m.m, SCAN_PULLED, 64, addr, rkey ^ 0x5a5a5a);
+		put_part(&data.m, SCAN_PULLED, 64, addr, rkey ^ 0x5a5a5a);
 		break;
 	case DEED_WRITTEN:
 		assert_int_equal(xfer_qp_write(&server.link, 0, NULL, 0, 0, 0, &cursor), 0);
@@ -133,8 +192,14 @@ answer_query(uint32_t cursor)
 	case DEED_VANISH:
 		server.lost = true;
 		return;
+	case DEED_IDLE:
+		refuse(SCAN_REASON_IDLE);
+		return;
+	case DEED_UNSUPPORTED:
+		answer_unsupported(cursor, false);
+		return;
 	}
-	say(&m, m.m.head.length);
+	say(&data, data.m.head.length);
 }
 
 static void
@@ -165,8 +230,15 @@ on_message(void *arg, const void *message, uint32_t size)
 	} else if (m->type == SCAN_QUERY) {
 		server.queries++;
 		answer_query(((const struct scan_query *)message)->cursor);
+	} else if (m->type == SCAN_CANCEL && job.deed == DEED_UNSUPPORTED) {
+		answer_unsupported(((const struct scan_cancel *)message)->cursor, true);
+	} else if (m->type == SCAN_CREDIT) {
+		server.slots += ((const struct scan_credit *)message)->nb;
+	} else if (m->type == SCAN_REFUSE) {
+		server.refused = ((const struct scan_refuse *)message)->reason;
 	} else if (m->type == SCAN_FREE) {
-		server.freed += ((const struct scan_free *)message)->nb;
+		__atomic_add_fetch(
+			&server.freed, ((const struct scan_free *)message)->nb, __ATOMIC_RELAXED);
 	}
 }
 
@@ -262,10 +334,11 @@ client_main(void *arg)
 		.server = "10.0.0.2",
 		.identity = "ana",
 		.key = key_path,
-		.slots = 4,
+		.slots = SLOTS,
 		.slot_bytes = SLOT,
 		.pull = job.pull,
 	};
+	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
 	struct scan_client_error error;
 	struct ArrowArrayStream stream;
 	struct ArrowSchema schema;
@@ -279,11 +352,22 @@ client_main(void *arg)
 		text = stream.get_last_error(&stream);
 		snprintf(job.text, sizeof(job.text), "%s", text != NULL ? text : "");
 		snprintf(job.state, sizeof(job.state), "%s", scan_client_sqlstate(c));
+		while (job.deed == DEED_UNSUPPORTED && job.pull && job.freed < SLOTS &&
+			xfer_qp_clock() < until) {
+			usleep(100);
+			job.freed = __atomic_load_n(&server.freed, __ATOMIC_RELAXED);
+		}
 		stream.release(&stream);
+		job.idle = scan_client_was_idle(c);
 		/* a connection that has ended executes nothing */
 		job.again = scan_client_query(c, "SELECT 2", SCAN_NATIVE, &stream);
-		if (job.again == 0)
+		if (job.again == 0) {
+			job.schema_again = stream.get_schema(&stream, &schema);
+			text = stream.get_last_error(&stream);
+			snprintf(job.text_again, sizeof(job.text_again), "%s",
+				text != NULL ? text : "");
 			stream.release(&stream);
+		}
 		scan_client_close(c);
 	} else {
 		snprintf(job.text, sizeof(job.text), "%s", error.text);
@@ -311,6 +395,26 @@ run(enum deed deed, bool pull)
 		fail_msg("no connection: %s", job.text);
 	assert_int_equal(job.query, 0);
 	assert_int_equal(server.granted, pull ? SCAN_PULL : 0);
+}
+
+/* The Arrow of this server is no Arrow: only DEED_UNSUPPORTED has bytes that look like a schema. */
+int __real_ipc_reader_head(const void *metadata, size_t size, uint64_t *body);
+int __wrap_ipc_reader_head(const void *metadata, size_t size, uint64_t *body);
+int __wrap_ipc_reader_schema(struct ipc_reader *r, const void *metadata, size_t size);
+
+int
+__wrap_ipc_reader_head(const void *metadata, size_t size, uint64_t *body)
+{
+	if (job.deed != DEED_UNSUPPORTED)
+		return __real_ipc_reader_head(metadata, size, body);
+	*body = 0;
+	return IPC_SCHEMA;
+}
+
+int
+__wrap_ipc_reader_schema(struct ipc_reader *r, const void *metadata, size_t size)
+{
+	return -ENOTSUP;
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
@@ -353,6 +457,8 @@ wrong_way(void **state)
 		assert_int_equal(job.schema, EBADMSG);
 		assert_string_equal(job.state, "08P01");
 		assert_non_null(strstr(job.text, "in another way than granted"));
+		assert_int_equal(job.again, -EPIPE);
+		assert_int_equal(server.refused, SCAN_REASON_ORDER);
 	}
 }
 
@@ -382,16 +488,44 @@ lost(void **state)
 		assert_non_null(strstr(job.text, "the connection to the server is lost"));
 		assert_int_equal(job.again, -EPIPE);
 		assert_int_equal(server.queries, 1);
+		/* it may have begun the statement */
+		assert_false(job.idle);
 	}
 }
 
-/* Parts are read to free slots and freed at once, also of a result that is not valid. */
+/* A server that ends an idle connection has not begun the query that it receives meanwhile. */
 static void
-read_ahead(void **state)
+idle(void **state)
 {
-	run(DEED_READ_AHEAD, true);
-	assert_int_equal(job.schema, EBADMSG);
-	assert_in_range(server.freed, 1, SCAN_PARTS);
+	run(DEED_IDLE, false);
+	assert_int_equal(job.schema, EPIPE);
+	assert_string_equal(job.state, "08006");
+	assert_true(job.idle);
+	assert_int_equal(job.again, -EPIPE);
+}
+
+/*
+ * A result that the client cannot use is read to its end, and the connection is used on. The parts
+ * that nobody waits for are read to free slots and freed at once.
+ */
+static void
+unsupported(void **state)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		run(DEED_UNSUPPORTED, i == 1);
+		assert_int_equal(job.schema, ENOTSUP);
+		assert_string_equal(job.state, "0A000");
+		assert_int_equal(job.again, 0);
+		assert_int_equal(job.schema_again, EINVAL);
+		assert_string_equal(job.text_again, "second");
+		assert_int_equal(server.queries, 2);
+		assert_int_equal(server.slots, i == 1 ? 0 : 1);
+		assert_int_equal(server.freed, i == 1 ? SCAN_PARTS : 0);
+		assert_int_equal(job.freed, i == 1 ? SLOTS : 0);
+		assert_false(job.idle);
+	}
 }
 
 /* ---- main ------------------------------------------------------------------------------------ */
@@ -457,7 +591,8 @@ main(void)
 		cmocka_unit_test(wrong_way),
 		cmocka_unit_test(wrong_key),
 		cmocka_unit_test(lost),
-		cmocka_unit_test(read_ahead),
+		cmocka_unit_test(idle),
+		cmocka_unit_test(unsupported),
 	};
 
 	if (rte_eal_init(sizeof(eal) / sizeof(eal[0]), (char **)(uintptr_t)eal) < 0)
