@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <rte_common.h>
 #include <rte_eal.h>
@@ -198,6 +199,16 @@ sort_times(const struct outcome *o, double *times)
 	(void)bench_sort(times, singles);
 }
 
+/* Context switches of the process so far. */
+static double
+switches(void)
+{
+	struct rusage used;
+
+	(void)getrusage(RUSAGE_SELF, &used);
+	return (double)(used.ru_nvcsw + used.ru_nivcsw);
+}
+
 static void
 small_row(const char *what, const char *text)
 {
@@ -205,27 +216,33 @@ small_row(const char *what, const char *text)
 	struct outcome *o = calloc(singles, sizeof(*o));
 	double *this = calloc(singles, sizeof(*this)), *tcp = calloc(singles, sizeof(*tcp));
 	double *alone = calloc(singles, sizeof(*alone));
+	double before, switched, tcp_switched;
 	unsigned int i;
 
 	if (o == NULL || this == NULL || tcp == NULL || alone == NULL)
 		rig_die("no memory for times");
 	fill_in(sql, sizeof(sql), text);
+	before = switches();
 	ends_query(sql, o, singles);
+	switched = (switches() - before) / singles;
 	sort_times(o, this);
+	before = switches();
 	peers_tcp_query(&engine, sql, o, singles);
+	tcp_switched = (switches() - before) / singles;
 	sort_times(o, tcp);
 	for (i = 0; i < singles; i++) {
 		statement_text(text_of, sql, i);
 		alone[i] = 1e6 * peers_engine(&engine, text_of);
 	}
 	(void)bench_sort(alone, singles);
-	printf("%-20s %9.0f %9.0f %9.0f %9.0f %9.0f %6.2f %6.2f %8.0f%%\n", what,
+	printf("%-20s %9.0f %9.0f %9.0f %9.0f %9.0f %6.2f %6.2f %8.0f%% %8.1f %8.1f\n", what,
 		percentile(this, singles, 50), percentile(this, singles, 99),
 		percentile(tcp, singles, 50), percentile(tcp, singles, 99),
 		percentile(alone, singles, 50),
 		percentile(tcp, singles, 50) / percentile(this, singles, 50),
 		percentile(tcp, singles, 99) / percentile(this, singles, 99),
-		100 * (percentile(this, singles, 50) / percentile(alone, singles, 50) - 1));
+		100 * (percentile(this, singles, 50) / percentile(alone, singles, 50) - 1),
+		switched, tcp_switched);
 	fflush(stdout);
 	free(o);
 	free(this);
@@ -238,9 +255,11 @@ small_rows(bool quick)
 {
 	size_t i;
 
-	printf("\n%u queries one after another, microseconds\n", singles);
-	printf("%-20s %9s %9s %9s %9s %9s %6s %6s %9s\n", "query", "p50", "p99", "TCP p50",
-		"TCP p99", "engine", "r. 50", "r. 99", "transport");
+	printf("\n%u queries one after another, microseconds; context switches of a query, with those "
+	       "of idle loops and those that other programs cause\n",
+		singles);
+	printf("%-20s %9s %9s %9s %9s %9s %6s %6s %9s %8s %8s\n", "query", "p50", "p99", "TCP p50",
+		"TCP p99", "engine", "r. 50", "r. 99", "transport", "switches", "TCP");
 	for (i = 0; i < RTE_DIM(small); i++)
 		if (!quick || small[i].quick)
 			small_row(small[i].what, small[i].sql);
