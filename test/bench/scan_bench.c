@@ -255,8 +255,8 @@ small_rows(bool quick)
 {
 	size_t i;
 
-	printf("\n%u queries one after another, microseconds; context switches of a query, with those "
-	       "of idle loops and those that other programs cause\n",
+	printf("\n%u queries one after another, microseconds; context switches of a query, with\n"
+	       "those of idle loops and those that other programs cause\n",
 		singles);
 	printf("%-20s %9s %9s %9s %9s %9s %6s %6s %9s %8s %8s\n", "query", "p50", "p99", "TCP p50",
 		"TCP p99", "engine", "r. 50", "r. 99", "transport", "switches", "TCP");

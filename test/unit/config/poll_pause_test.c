@@ -22,7 +22,7 @@ now_us(void)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* @return shortest time of poll_yield(), us, after poll_wake() and poll_forget() in this order or not */
+/* @return shortest time of poll_yield(), us, after the calls that are true, in their order */
 static uint64_t
 yield(bool wake, bool forget, bool wake_again)
 {
