@@ -8,9 +8,12 @@ usage: adbc_remote_test.py ARROW_WRITE BRAGGLINE-SCAN DRIVER MODULES-DIR
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(f'{HERE}/../smoke')
@@ -134,6 +137,38 @@ def lost(pair, client):
     want(client.query('SELECT 7::BIGINT') == [7], 'after the restart of the server')
 
 
+def helper_of(pair):
+    """@return process of the driver that is connected to the server"""
+    with open(f'/proc/self/task/{os.getpid()}/children', encoding='ascii') as children:
+        for pid in map(int, children.read().split()):
+            with open(f'/proc/{pid}/cmdline', 'rb') as words:
+                if pid != pair.server.pid and b'--session' in words.read().split(b'\0'):
+                    return pid
+    raise AssertionError('no process of the driver')
+
+
+def idle(pair, client):
+    """The server ends an idle session while a statement is on its way: a new session executes it."""
+    # which tells its clients
+    pair.server.terminate()
+    pair.server.wait()
+    pair.start('--idle', '1')
+    got = client.query('SELECT 5::BIGINT')
+    want(got == [5], 'before the idle time', got)
+    helper = helper_of(pair)
+    os.kill(helper, signal.SIGSTOP)
+    end = time.monotonic() + 30
+    while b"no query in the server's idle time" not in pair.said():
+        want(time.monotonic() < end, 'the session stays', pair.said())
+        time.sleep(0.02)
+    later = threading.Timer(0.2, os.kill, (helper, signal.SIGCONT))
+    later.start()
+    got = client.query('SELECT 6::BIGINT')
+    later.join()
+    want(got == [6], 'after the idle time', got)
+    want(helper_of(pair) == helper, 'the process has ended')
+
+
 def main():
     arrow_write, program, driver, modules = sys.argv[1:5]
     library = f'{modules}/{output.LIBRARY}'
@@ -159,6 +194,7 @@ def main():
         want(pulling.query(sql) == near.query(sql), sql)
         near.close()
         lost(pair, pulling)
+        idle(pair, pulling)
         pulling.close()
         stranger = Driver(driver, server_options(pair, 'ana', 'eve'))
         state, text = stranger.query('SELECT 1')

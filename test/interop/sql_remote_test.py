@@ -86,12 +86,12 @@ class Pair:
         self.server = None
         self.start()
 
-    def start(self):
+    def start(self, *options):
         """Start the server, which may have run before."""
         before = self.said().count(b'listening')
         self.server = background.start(
-            [*self.eal('server'), '--serve', '--keys', f'{self.where}/keys.ini', f'{self.where}/runs'],
-            stderr=self.log)
+            [*self.eal('server'), '--serve', '--keys', f'{self.where}/keys.ini', *options,
+             f'{self.where}/runs'], stderr=self.log)
         end = time.monotonic() + 60
         while self.said().count(b'listening') == before:
             want(time.monotonic() < end and self.server.poll() is None, self.said().decode())
