@@ -337,6 +337,7 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 		a->chunked ? batches * gk_bitshuffle_blocks(gk_pixels(&a->geometry)) : 0;
 	uint64_t end = memory;
 
+	a->block_chunks = a->chunks / a->blocks + 1;
 #define PLACE(field, n) \
 	a->field = (__typeof__(a->field))(uintptr_t)reserve(&end, (n) * sizeof(*a->field))
 	PLACE(control, 1);
@@ -344,6 +345,8 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 	PLACE(tables, 2 * batches * a->geometry.tiles);
 	PLACE(counts, batches * a->chunks);
 	PLACE(block_nnz, 2 * batches * a->blocks);
+	PLACE(odd, (uint64_t)a->gangs * a->blocks);
+	PLACE(odd_chunks, (uint64_t)a->gangs * a->blocks * a->block_chunks);
 	PLACE(nothing, GK_CUDA_WORDS / sizeof(*a->nothing));
 	PLACE(bin, a->bins > 0 ? (uint64_t)a->chunks * GK_CUDA_CHUNK : 0);
 	PLACE(bin_pixels, a->bins);
@@ -687,34 +690,44 @@ clear_search(const struct gk *gk)
 	return ret;
 }
 
+/* Clear device memory. The context must be current. */
+static CUresult
+clear(const struct gk *gk, const void *memory, uint64_t size)
+{
+	return gk->cuda->cuMemsetD8Async(
+		(CUdeviceptr_v2)(uintptr_t)memory, 0, size, gk->stream);
+}
+
 /* The context must be current. */
 static int
 launch(struct gk *gk)
 {
 	const struct gk_cuda_symbols *cuda = gk->cuda;
+	const struct gk_cuda_args *a = &gk->args;
+	const uint64_t blocks = (uint64_t)a->gangs * a->blocks;
 	CUresult ret;
 
 	/* nothing is packed, counted or ended: coefficients are read again */
-	ret = cuda->cuMemsetD8Async((CUdeviceptr_v2)(uintptr_t)gk->args.control, 0,
-		sizeof(*gk->args.control), gk->stream);
+	ret = clear(gk, a->control, sizeof(*a->control));
 	if (ret == CUDA_SUCCESS)
-		ret = cuda->cuMemsetD8Async(
-			(CUdeviceptr_v2)(uintptr_t)gk->args.nothing, 0, GK_CUDA_WORDS, gk->stream);
+		ret = clear(gk, a->nothing, GK_CUDA_WORDS);
+	if (ret == CUDA_SUCCESS)
+		ret = clear(gk, a->block_nnz, 2 * GK_BATCH_MAX * blocks * sizeof(*a->block_nnz));
+	if (ret == CUDA_SUCCESS)
+		ret = clear(gk, a->odd, blocks * sizeof(*a->odd));
 	if (ret == CUDA_SUCCESS)
 		ret = cuda->cuMemcpyHtoDAsync(
 			gk->constants, &gk->args, sizeof(gk->args), gk->stream);
-	if (ret == CUDA_SUCCESS && gk->args.profiles != NULL)
-		ret = cuda->cuMemsetD8Async((CUdeviceptr_v2)(uintptr_t)gk->args.profile_sums, 0,
-			2 * (uint64_t)gk->args.gangs * (GK_BATCH_MAX + 1) * gk->args.bins *
-				sizeof(*gk->args.profile_sums),
-			gk->stream);
-	if (ret == CUDA_SUCCESS && gk->args.searches)
+	if (ret == CUDA_SUCCESS && a->profiles != NULL)
+		ret = clear(gk, a->profile_sums,
+			2 * (uint64_t)a->gangs * (GK_BATCH_MAX + 1) * a->bins *
+				sizeof(*a->profile_sums));
+	if (ret == CUDA_SUCCESS && a->searches)
 		ret = clear_search(gk);
 	if (ret == CUDA_SUCCESS)
 		ret = cuda->cuStreamSynchronize(gk->stream);
 	if (ret == CUDA_SUCCESS)
-		ret = cuda->cuLaunchCooperativeKernel(gk->kernel,
-			1 + gk->args.gangs * gk->args.blocks, 1, 1, GK_CUDA_THREADS, 1, 1,
+		ret = cuda->cuLaunchCooperativeKernel(gk->kernel, 1 + (uint32_t)blocks, 1, 1, GK_CUDA_THREADS, 1, 1,
 			GK_CUDA_SHARED, gk->stream, NULL);
 	return ret == CUDA_SUCCESS ? 0 : failed(gk, "launch of the gangs' kernel", ret);
 }

@@ -122,6 +122,15 @@ struct gk_cuda_profile_sum {
 	uint32_t reserved;
 };
 
+/**
+ * List of the chunks of a block that have odd pixels, which blocks of the gang may take. 0 between
+ * batches.
+ */
+struct gk_cuda_odd {
+	GK_ALIGNED(8) uint32_t listed; /**< written by the block, when the list is complete */
+	uint32_t taken;		       /**< may exceed `listed` */
+};
+
 /** Frames with GK_FRAME_TRAILER of a batch. */
 struct gk_cuda_trailers {
 	uint64_t number[GK_BATCH_MAX];	       /**< that the trailers have */
@@ -180,6 +189,7 @@ struct gk_cuda_args {
 	uint32_t blocks; /**< blocks of a gang; one additional block dispatches */
 	uint32_t rows;
 	uint32_t chunks;
+	uint32_t block_chunks; /**< no block has more */
 	struct gk_cuda_divisor row_chunks; /**< chunks per row */
 	struct gk_cuda_divisor tile_rows;
 	uint32_t staged;   /**< packets are in host memory: keep a copy for outputs */
@@ -198,7 +208,11 @@ struct gk_cuda_args {
 	 * [gangs][chunks][GK_BATCH_MAX]
 	 */
 	uint32_t *counts;
-	uint32_t *block_nnz; /**< the same per block: [gangs][2][GK_BATCH_MAX][blocks] */
+	/** the same per block: [gangs][2][GK_BATCH_MAX][blocks]; 0 between batches of frames */
+	uint32_t *block_nnz;
+	struct gk_cuda_odd *odd; /**< [gangs][blocks] */
+	/** chunks with odd pixels: [gangs][blocks][block_chunks] */
+	uint32_t *odd_chunks;
 	uint16_t *nothing;   /**< words of a chunk for missing packets: zeros */
 	uint8_t *profiles;   /**< areas; NULL: no radial profiles are made */
 	uint32_t nb_profiles;

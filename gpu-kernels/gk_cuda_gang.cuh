@@ -41,7 +41,8 @@ add_tallies(void)
 		t.saturated += s->tally[w][f].saturated;
 		t.invalid += s->tally[w][f].invalid;
 	}
-	__stcg(&block_nnz[f * args.blocks + m->block], t.nnz);
+	/* other blocks may have added odd pixels */
+	atomicAdd(&block_nnz[f * args.blocks + m->block], t.nnz);
 	atomicAdd(&b->sums[f].sum, (unsigned long long)t.sum);
 	atomicAdd(&b->sums[f].strong_nnz, (unsigned long long)t.bragg << 32 | t.nnz);
 	atomicAdd(&b->sums[f].saturated_invalid, (unsigned long long)t.saturated << 32 | t.invalid);
@@ -133,6 +134,21 @@ place_csr(uint32_t f)
 	}
 	if (m->block == args.blocks - 1 && lane == 0)
 		row_ptr[args.rows] = base;
+}
+
+/*
+ * All blocks have counted: clear the block's list, and its counts of the next batch. All blocks
+ * have ended the batch before, which used these counts.
+ */
+static __device__ __forceinline__ void
+clear_counts(void)
+{
+	uint32_t *next = block_nnz_of(gang_state.served + 1) + gang_state.member.block;
+
+	if (threadIdx.x < GK_BATCH_MAX)
+		__stcg(&next[threadIdx.x * args.blocks], 0);
+	if (threadIdx.x == 0)
+		clear_odd();
 }
 
 /* Write the result of GK_OP_UPDATE, if the batch is one. One thread of the last block. */
@@ -261,7 +277,8 @@ count_frames(void)
 	__syncwarp();
 	found = load_shared_u32(at);
 	if (found != 0)
-		count_odd(found);
+		list_chunks(found);
+	count_odd();
 }
 
 /* Prepare coefficients and thresholds of a block's chunks, by the threads that read them later. */
@@ -398,6 +415,7 @@ serve_frames(void)
 	__syncthreads();
 	if (!s->go)
 		return false;
+	clear_counts();
 	if (!search_frames())
 		return false;
 
@@ -485,8 +503,10 @@ serve(void)
 			return;
 		for (uint32_t i = threadIdx.x; i < sizeof(s->batch) / 16; i += GK_CUDA_THREADS)
 			((uint4 *)&s->batch)[i] = __ldcg((const uint4 *)device_batch() + i);
-		if (threadIdx.x == 0)
+		if (threadIdx.x == 0) {
 			s->served++;
+			s->odd = 0;
+		}
 		__syncthreads();
 		if (s->batch.op != GK_OP_FRAMES) {
 			if (threadIdx.x == 0)

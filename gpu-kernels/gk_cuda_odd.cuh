@@ -148,9 +148,9 @@ list_odd(uint32_t chunk, uint32_t area, uint32_t f, const struct odd_words *o, u
 	return listed;
 }
 
-/* Count the odd pixels of a chunk. */
+/* Count the odd pixels of a chunk. @param block  whose chunk it is */
 static __device__ __forceinline__ void
-odd_chunk(uint32_t chunk, uint32_t area)
+odd_chunk(uint32_t chunk, uint32_t area, uint32_t block)
 {
 	const struct gk_cuda_batch *b = &gang_state.batch;
 	const struct gk_cuda_coef *coef = batch_coef() + chunk;
@@ -189,30 +189,126 @@ odd_chunk(uint32_t chunk, uint32_t area)
 		listed = convert_listed(chunk, area, listed);
 	if (counts && (before & GK_CUDA_HAS_ODD) != 0) {
 		const uint32_t more = load_shared_u32(area + GK_CUDA_AT_MORE + lane * 4);
+		const uint32_t nnz = more & 0xFFFF;
 		struct tally *t = &gang_state.tally[warp_of_block()][lane];
 
-		__stcg(count, (before & ~GK_CUDA_HAS_ODD) + (more & 0xFFFF));
+		__stcg(count, (before & ~GK_CUDA_HAS_ODD) + nnz);
 		t->bragg += more >> 16;
-		t->nnz += more & 0xFFFF;
+		if (block == gang_state.member.block) {
+			t->nnz += nnz;
+		} else if (nnz != 0) {
+			atomicAdd(&batch_block_nnz()[lane * args.blocks + block], nnz);
+			atomicAdd(&device_batch()->sums[lane].strong_nnz, (unsigned long long)nnz);
+		}
 	}
 }
 
+/* List of a block of the gang. @{ */
+static __device__ __forceinline__ struct gk_cuda_odd *
+odd_of(uint32_t block)
+{
+	return args.odd + (uint64_t)gang_state.member.gang * args.blocks + block;
+}
+
+static __device__ __forceinline__ uint32_t *
+odd_chunks_of(uint32_t block)
+{
+	return args.odd_chunks +
+		((uint64_t)gang_state.member.gang * args.blocks + block) * args.block_chunks;
+}
+/** @} */
+
+/* One thread, when all blocks have counted. */
+static __device__ __forceinline__ void
+clear_odd(void)
+{
+	if (gang_state.odd != 0)
+		store_relaxed((uint64_t *)odd_of(gang_state.member.block), 0);
+}
+
 /*
- * Count the odd pixels of this warp's chunks.
- * @param found  bit mask of its chunks that have some, by number modulo 32
+ * List the chunks of this warp that have odd pixels.
+ * @param found  bit mask of them, by number modulo 32
  */
-static __device__ __noinline__ void
-count_odd(uint32_t found)
+static __device__ __forceinline__ void
+list_chunks(uint32_t found)
 {
 	const struct member *m = &gang_state.member;
-	const uint32_t chunks = chunks_of_warp(m->first, m->end);
+	const uint32_t chunks = chunks_of_warp(m->first, m->end), lane = lane_of_warp();
+	const uint32_t mine = (found >> lane & 1) && lane < chunks ? (chunks - lane + 31) / 32 : 0;
+	uint32_t at = mine > 0 ? atomicAdd(&gang_state.odd, mine) : 0;
 
-	/* copies of words, and statistics, that other threads of this warp have written */
-	__syncwarp();
-#pragma unroll 1
-	for (uint32_t i = 0; i < chunks; i++)
-		if (found >> i % 32 & 1)
-			odd_chunk(m->first + warp_of_block() + i * GK_CUDA_WARPS, area_of_warp());
+	for (uint32_t i = lane; mine > 0 && i < chunks; i += 32)
+		__stcg(&odd_chunks_of(m->block)[at++],
+			m->first + warp_of_block() + i * GK_CUDA_WARPS);
+}
+
+/*
+ * Find a block of the gang whose list has chunks that nobody has taken: the first one from a block
+ * on that differs from warp to warp.
+ * @return args.blocks: there is none
+ */
+static __device__ __forceinline__ uint32_t
+find_odd(void)
+{
+	const uint32_t blocks = args.blocks;
+	const uint32_t from =
+		(gang_state.member.block + 1 + warp_of_block() * (blocks / GK_CUDA_WARPS)) % blocks;
+	uint32_t nearest = blocks;
+
+#pragma unroll 4
+	for (uint32_t i = lane_of_warp(); i < blocks; i += 32) {
+		const uint32_t block = from + i < blocks ? from + i : from + i - blocks;
+		const uint64_t both = load_relaxed((const uint64_t *)odd_of(block));
+
+		if ((uint32_t)(both >> 32) < (uint32_t)both)
+			nearest = min(nearest, i);
+	}
+	nearest = __reduce_min_sync(ALL_LANES, nearest);
+	if (nearest == blocks)
+		return blocks;
+	return from + nearest < blocks ? from + nearest : from + nearest - blocks;
+}
+
+/* Take a chunk of a list. @return to thread 0: its number in the list, which may be too large */
+static __device__ __forceinline__ uint32_t
+take_odd(uint32_t block)
+{
+	return lane_of_warp() == 0 ? atomicAdd(&odd_of(block)->taken, 1) : 0;
+}
+
+/*
+ * Count odd pixels. The warps of a block take its listed chunks in turns. Then they take those of
+ * other blocks: frames have odd pixels in neighbouring rows, so that few blocks have most of them.
+ * Not with profiles, whose bins are the block's. All threads.
+ */
+static __device__ __noinline__ void
+count_odd(void)
+{
+	struct gang_shared *s = &gang_state;
+	uint32_t block = s->member.block, listed;
+
+	/* copies of words, statistics and the list are written */
+	__syncthreads();
+	listed = s->odd;
+	if (threadIdx.x == 0 && listed != 0 && !makes_profiles())
+		store_release(&odd_of(block)->listed, listed);
+	for (;;) {
+		uint32_t next = listed != 0 ? take_odd(block) : 0, i;
+
+		while ((i = __shfl_sync(ALL_LANES, next, 0)) < listed) {
+			/* the next one is known when this one is counted */
+			next = take_odd(block);
+			odd_chunk(__ldcg(&odd_chunks_of(block)[i]), area_of_warp(), block);
+		}
+		if (makes_profiles())
+			break;
+		block = find_odd();
+		if (block == args.blocks)
+			break;
+		/* what the block has written before it completed the list */
+		listed = (uint32_t)load_acquire((const uint64_t *)odd_of(block));
+	}
 	__syncwarp();
 }
 

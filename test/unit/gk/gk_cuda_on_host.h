@@ -228,6 +228,14 @@ __reduce_add_sync(uint32_t, T v)
 	});
 }
 
+static inline uint32_t
+__reduce_min_sync(uint32_t, uint32_t v)
+{
+	return host_warp_do(v, [](const uint64_t *all) {
+		return (uint32_t)*std::min_element(all, all + 32);
+	});
+}
+
 static inline int32_t
 __reduce_max_sync(uint32_t, int32_t v)
 {
