@@ -231,13 +231,18 @@ compress_frames(uint32_t frames)
 		const struct bitshuffle_chunk chunk = {
 			(uint8_t *)(s->batch.frame[f].out + args.layout.raw), chunk_ends(f),
 			(uint64_t)args.rows * args.geometry.cols};
+		const uint4 *from = photons ? NULL : raw_block(table, f, copied, block);
+		struct bitshuffle_words words;
+		uint32_t size;
 
-		end = bitshuffle_block(
-			shared, &chunk, block, photons ? NULL : raw_block(table, f, copied, block),
-			[=](uint32_t at) {
+		if (from != NULL)
+			bitshuffle_load(&words, from);
+		size = bitshuffle_pack(
+			shared, &chunk, block, from != NULL ? &words : NULL, [=](uint32_t at) {
 				return values_of(table, f, copied, photons,
 					block * (GK_BITSHUFFLE_BLOCK / 8) + at);
-			},
+			});
+		end = bitshuffle_write(shared, &chunk, block, size,
 			[] { return load_acquire(&args.control->killed) != 0; });
 		if (block + 1 == blocks && end != 0 && lane_of_warp() == 0)
 			details_of(f)->chunk_bytes = end;

@@ -43,13 +43,20 @@ compress_thread(void)
 
 	for (uint32_t i = warp * run.blocks + number; i < all; i += host_warps * run.blocks) {
 		const uint16_t *from = run.from + (uint64_t)i * GK_BITSHUFFLE_BLOCK;
-		const uint64_t end = bitshuffle_block(
-			&shared[warp], &run.chunk, i, run.whole ? (const uint4 *)from : NULL,
+		const bool whole = run.whole &&
+			bitshuffle_values(&run.chunk, i) == GK_BITSHUFFLE_BLOCK;
+		struct bitshuffle_words words;
+		uint32_t size;
+		uint64_t end;
+
+		if (whole)
+			bitshuffle_load(&words, (const uint4 *)from);
+		size = bitshuffle_pack(&shared[warp], &run.chunk, i, whole ? &words : NULL,
 			[=](uint32_t at) {
 				return values_at((uint64_t)i * (GK_BITSHUFFLE_BLOCK / 8) + at);
-			},
-			[] { return false; });
-
+			});
+		end = bitshuffle_write(
+			&shared[warp], &run.chunk, i, size, [] { return false; });
 		if (i + 1 == all && threadIdx.x % 32 == 0)
 			run.size = end;
 	}
@@ -59,13 +66,14 @@ compress_thread(void)
 static void
 stopped_thread(void)
 {
+	uint32_t size;
 	uint64_t end;
 
 	if (threadIdx.x >= 32)
 		return;
-	end = bitshuffle_block(
-		&shared[0], &run.chunk, 1, NULL, [](uint32_t at) { return values_at(at); },
-		[] { return true; });
+	size = bitshuffle_pack(
+		&shared[0], &run.chunk, 1, NULL, [](uint32_t at) { return values_at(at); });
+	end = bitshuffle_write(&shared[0], &run.chunk, 1, size, [] { return true; });
 	if (threadIdx.x == 0)
 		run.size = end;
 }

@@ -236,6 +236,18 @@ __reduce_min_sync(uint32_t, uint32_t v)
 	});
 }
 
+static inline uint32_t
+__reduce_or_sync(uint32_t, uint32_t v)
+{
+	return host_warp_do(v, [](const uint64_t *all) {
+		uint32_t bits = 0;
+
+		for (int i = 0; i < 32; i++)
+			bits |= (uint32_t)all[i];
+		return bits;
+	});
+}
+
 static inline int32_t
 __reduce_max_sync(uint32_t, int32_t v)
 {
