@@ -353,6 +353,8 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 	PLACE(profile_sums, 2 * (uint64_t)a->gangs * (GK_BATCH_MAX + 1) * a->bins);
 	PLACE(copy, a->staged || a->trailers ? batches * a->chunks * GK_CUDA_CHUNK : 0);
 	PLACE(chunk_ends, 2 * chunk_blocks);
+	PLACE(chunk_crc, a->chunked ? 2 * batches : 0);
+	PLACE(crc, a->chunked ? 1 : 0);
 #undef PLACE
 	return end - memory;
 }
@@ -443,6 +445,24 @@ copy_bins(struct gk *gk)
 	free(bin);
 	free(pixels);
 	return result == CUDA_SUCCESS ? 0 : failed(gk, "copy of the bins of profiles", result);
+}
+
+/* Copy the tables for CRCs of chunks to the GPU. */
+static int
+copy_crc(struct gk *gk)
+{
+	struct gk_cuda_crc *crc = malloc(sizeof(*crc));
+	CUresult result;
+
+	if (crc == NULL)
+		return refuse(-ENOMEM, "no memory for the tables of CRCs");
+	gk_cuda_crc_init(crc);
+	result = gk->cuda->cuMemcpyHtoDAsync(
+		(CUdeviceptr_v2)(uintptr_t)gk->args.crc, crc, sizeof(*crc), gk->stream);
+	if (result == CUDA_SUCCESS)
+		result = gk->cuda->cuStreamSynchronize(gk->stream);
+	free(crc);
+	return result == CUDA_SUCCESS ? 0 : failed(gk, "copy of the tables of CRCs", result);
 }
 
 /* Allocate the memory of searches for peaks, with the map of pixels in it. */
@@ -664,6 +684,8 @@ cuda_create(const struct gk_config *config, struct gk **out)
 		ret = allocate(gk);
 	if (ret == 0 && gk->args.profiles != NULL)
 		ret = copy_bins(gk);
+	if (ret == 0 && gk->args.chunked)
+		ret = copy_crc(gk);
 	if (ret == 0 && gk->args.searches)
 		ret = allocate_search(gk);
 	leave(gk);

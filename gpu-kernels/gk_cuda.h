@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "gk.h"
+#include "gk_cuda_crc.h"
 
 #define GK_CUDA_WARPS	8 /**< of a block */
 #define GK_CUDA_THREADS (GK_CUDA_WARPS * 32)
@@ -232,6 +233,9 @@ struct gk_cuda_args {
 	struct gk_cuda_divisor cols;
 	/** ends of compressed blocks: [gangs][2][GK_BATCH_MAX][blocks of a chunk] */
 	uint64_t *chunk_ends;
+	/** of their CRCs, the sum over the blocks of a chunk: [gangs][2][GK_BATCH_MAX] */
+	uint32_t *chunk_crc;
+	struct gk_cuda_crc *crc; /**< tables */
 	/** @} */
 };
 

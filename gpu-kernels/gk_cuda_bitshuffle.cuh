@@ -68,7 +68,6 @@ struct bitshuffle_warp {
 		uint4 differ4[GK_BITSHUFFLE_BLOCK / 64];
 	};
 };
-static_assert(sizeof(struct bitshuffle_warp) <= GK_CUDA_AREA, "in place of words");
 
 /* The sum of the values of the threads before this one. @param all  the sum of all threads */
 static __device__ __forceinline__ uint32_t
@@ -673,15 +672,29 @@ bitshuffle_pack(struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, uin
 			store_relaxed(&c->end[i], BITSHUFFLE_SIZE | (GK_BITSHUFFLE_LENGTH + bytes));
 	});
 	if (lane == 0) {
-		((uint32_t *)s->room)[GK_BITSHUFFLE_HEADER / 4] = gk_big_endian(size);
+		uint32_t *header = (uint32_t *)s->room;
+
+		header[GK_BITSHUFFLE_HEADER / 4] = gk_big_endian(size);
 		if (i == 0)
-			gk_bitshuffle_header((uint32_t *)s->room, c->n);
+			gk_bitshuffle_header(header, c->n);
+		else
+			header[0] = header[1] = header[2] = 0;
 	}
+	if (lane < -size % 16)
+		((uint8_t *)s->room)[BITSHUFFLE_PACKED + size + lane] = 0;
+	__syncwarp();
 	return GK_BITSHUFFLE_LENGTH + size;
 }
 
+/* Words of the room up to the end of a block, with zeros before and behind it. */
+static __device__ __forceinline__ uint32_t
+bitshuffle_words_of(uint32_t size)
+{
+	return (GK_BITSHUFFLE_HEADER + size + 15) / 16;
+}
+
 /*
- * Write block i of a chunk to its place, by the warp that has compressed it. Other warps write the
+ * Find the place of block i of a chunk, when the warp has published its size. Other warps have the
  * other blocks; each takes its blocks in order.
  * @param size     of the block, as bitshuffle_pack() returned it
  * @param stopped  function object: true: do not wait any longer
@@ -689,20 +702,26 @@ bitshuffle_pack(struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, uin
  */
 template <typename stop>
 static __device__ __forceinline__ uint64_t
-bitshuffle_write(struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, uint32_t i,
-	uint32_t size, stop stopped)
+bitshuffle_find(const struct bitshuffle_chunk *c, uint32_t i, uint32_t size, stop stopped)
 {
-	const uint32_t header = i == 0 ? GK_BITSHUFFLE_HEADER : 0;
 	const uint64_t before = bitshuffle_before(c->end, i, stopped);
 
 	if (before == 0)
 		return 0;
 	if (threadIdx.x % 32 == 0)
 		store_relaxed(&c->end[i], BITSHUFFLE_END | (before + size));
-	__syncwarp();
-	bitshuffle_copy(
-		c->to + before - header, s->room, GK_BITSHUFFLE_HEADER - header, size + header);
 	return before + size;
+}
+
+/* Write block i of a chunk to its place. @param end  as bitshuffle_find() returned it */
+static __device__ __forceinline__ void
+bitshuffle_write(const struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, uint32_t i,
+	uint32_t size, uint64_t end)
+{
+	const uint32_t header = i == 0 ? GK_BITSHUFFLE_HEADER : 0;
+
+	bitshuffle_copy(c->to + end - size - header, s->room, GK_BITSHUFFLE_HEADER - header,
+		size + header);
 }
 
 #endif /* GK_CUDA_BITSHUFFLE_CUH */

@@ -11,6 +11,7 @@
 #define GK_CUDA_COMPRESS_CUH
 
 #include "gk_cuda_bitshuffle.cuh"
+#include "gk_cuda_crc.cuh"
 #include "gk_cuda_member.cuh"
 #include "gk_cuda_pixel.cuh"
 
@@ -47,12 +48,16 @@ chunks_of(uint32_t kept)
 	return kept & chunks;
 }
 
-/* One thread, with the verdict: clear the size of a frame that is not a chunk. */
+/* One thread, with the verdict: clear the size and the CRC of a frame that is not a chunk. */
 static __device__ __forceinline__ void
 size_of_chunk(uint32_t f, uint32_t kind)
 {
-	if (!is_chunk(&gang_state.batch.params, kind))
-		details_of(f)->chunk_bytes = 0;
+	struct gk_details *details = details_of(f);
+
+	if (!is_chunk(&gang_state.batch.params, kind)) {
+		details->chunk_bytes = 0;
+		details->chunk_crc32c = 0;
+	}
 }
 
 /*
@@ -93,6 +98,13 @@ chunk_ends(uint32_t f)
 	return args.chunk_ends + (batch_set() * GK_BATCH_MAX + f) * blocks_of_chunk();
 }
 
+/* The sum over the blocks of a frame's chunk (gk_cuda_crc.cuh). */
+static __device__ __forceinline__ uint32_t *
+chunk_crc(uint32_t f)
+{
+	return args.chunk_crc + batch_set() * GK_BATCH_MAX + f;
+}
+
 /*
  * All threads, before the blocks of the gang meet: no block is known. The batch that used this set
  * has ended, as have all before the one before this one.
@@ -107,6 +119,29 @@ compress_prepare(void)
 	for (uint32_t i = gang_state.member.block * GK_CUDA_THREADS + threadIdx.x; i < all;
 		i += args.blocks * GK_CUDA_THREADS)
 		__stcg(&chunk_ends(0)[i], 0);
+	if (gang_state.member.block == 0 && threadIdx.x < GK_BATCH_MAX)
+		__stcg(chunk_crc(threadIdx.x), 0);
+}
+
+/* All threads of the last block, when all have compressed: write the sizes and CRCs of the chunks. */
+static __device__ __noinline__ void
+compress_close(void)
+{
+	const uint32_t chunks = chunks_of(UINT32_MAX), last = blocks_of_chunk() - 1;
+
+	for (uint32_t f = warp_of_block(); f < GK_BATCH_MAX; f += GK_CUDA_WARPS) {
+		uint64_t size;
+		uint32_t crc;
+
+		if (!(chunks >> f & 1))
+			continue;
+		size = __ldcg(&chunk_ends(f)[last]) & ~BITSHUFFLE_END;
+		crc = crc_of_chunk(args.crc, __ldcg(chunk_crc(f)), size);
+		if (lane_of_warp() == 0) {
+			details_of(f)->chunk_bytes = size;
+			details_of(f)->chunk_crc32c = crc;
+		}
+	}
 }
 
 /* Photons of two words of a chunk, as of GK_VALUE_I16. @param odd  bits of two pixels */
@@ -210,18 +245,35 @@ compress_meet(void)
 	return s->go;
 }
 
+/* Shared memory of a block. */
+struct compress_area {
+	struct bitshuffle_warp warp[GK_CUDA_WARPS];
+	struct crc_tables crc;
+};
+static_assert(sizeof(struct compress_area) <= GK_CUDA_SHARED, "in place of words");
+
+static __device__ __forceinline__ struct compress_area *
+compress_area_of_block(void)
+{
+	extern __shared__ uint4 shared_area[];
+
+	return (struct compress_area *)shared_area;
+}
+
 /* Write the chunks of frames (bit mask). All threads of all blocks. @return false: killed */
 static __device__ __noinline__ bool
 compress_frames(uint32_t frames)
 {
-	extern __shared__ uint4 shared_area[];
-	struct bitshuffle_warp *shared =
-		(struct bitshuffle_warp *)(shared_area + warp_of_block() * (GK_CUDA_AREA / 16));
+	struct compress_area *area = compress_area_of_block();
+	struct bitshuffle_warp *shared = &area->warp[warp_of_block()];
 	const struct gang_shared *s = &gang_state;
 	const uint64_t *table = batch_table();
 	const uint32_t blocks = blocks_of_chunk(), all = __popc(frames) * blocks;
+	struct crc_lane lane;
 	uint64_t end = 1;
 
+	__syncthreads();
+	lane = crc_open(&area->crc, args.crc, GK_CUDA_THREADS);
 	__syncthreads();
 	for (uint32_t i = warp_of_block() * args.blocks + s->member.block; i < all && end != 0;
 		i += GK_CUDA_WARPS * args.blocks) {
@@ -233,7 +285,8 @@ compress_frames(uint32_t frames)
 			(uint64_t)args.rows * args.geometry.cols};
 		const uint4 *from = photons ? NULL : raw_block(table, f, copied, block);
 		struct bitshuffle_words words;
-		uint32_t size;
+		struct crc_back back;
+		uint32_t size, crc, behind;
 
 		if (from != NULL)
 			bitshuffle_load(&words, from);
@@ -242,10 +295,19 @@ compress_frames(uint32_t frames)
 				return values_of(table, f, copied, photons,
 					block * (GK_BITSHUFFLE_BLOCK / 8) + at);
 			});
-		end = bitshuffle_write(shared, &chunk, block, size,
+		crc = crc_of(
+			&area->crc, &lane, shared->room, bitshuffle_words_of(size), &behind);
+		end = bitshuffle_find(&chunk, block, size,
 			[] { return load_acquire(&args.control->killed) != 0; });
-		if (block + 1 == blocks && end != 0 && lane_of_warp() == 0)
-			details_of(f)->chunk_bytes = end;
+		if (end == 0)
+			break;
+		/* the zeros begin at the end of the last word */
+		behind += bitshuffle_words_of(size) * 16 - GK_BITSHUFFLE_HEADER - size;
+		back = crc_back_from(args.crc, end + behind);
+		bitshuffle_write(shared, &chunk, block, size, end);
+		crc = crc_times(&lane, crc, &back);
+		if (lane_of_warp() == 0)
+			atomicXor(chunk_crc(f), crc);
 	}
 	if (!__syncthreads_and(end != 0))
 		return false;

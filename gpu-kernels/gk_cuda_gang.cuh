@@ -191,10 +191,13 @@ finish(bool reported)
 			__threadfence_system();
 		gang_state.last = arrive(&m->g->finished[batch & 1]) + 1 == args.blocks;
 	}
-	if (makes_profiles() && gang_state.batch.op == GK_OP_FRAMES) {
+	if (gang_state.batch.op == GK_OP_FRAMES &&
+		(makes_profiles() || chunks_of(UINT32_MAX) != 0)) {
 		__syncthreads();
-		if (gang_state.last)
+		if (gang_state.last && makes_profiles())
 			profile_close();
+		if (gang_state.last)
+			compress_close();
 		__syncthreads();
 	}
 	if (threadIdx.x != 0 || !gang_state.last)

@@ -263,6 +263,11 @@ compress_frames(uint32_t frames)
 {
 	return true;
 }
+
+static __device__ __forceinline__ void
+compress_close(void)
+{
+}
 #endif
 /** @} */
 
