@@ -344,6 +344,7 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 	PLACE(coef, (uint64_t)GK_COEF_MAX * a->chunks);
 	PLACE(tables, 2 * batches * a->geometry.tiles);
 	PLACE(counts, batches * a->chunks);
+	PLACE(odd_lanes, batches * a->chunks);
 	PLACE(block_nnz, 2 * batches * a->blocks);
 	PLACE(odd, (uint64_t)a->gangs * a->blocks);
 	PLACE(odd_chunks, (uint64_t)a->gangs * a->blocks * a->block_chunks);
@@ -354,6 +355,7 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 	PLACE(copy, a->staged || a->trailers ? batches * a->chunks * GK_CUDA_CHUNK : 0);
 	PLACE(chunk_ends, 2 * chunk_blocks);
 	PLACE(chunk_crc, a->chunked ? 2 * batches : 0);
+	PLACE(chunk_next, a->chunked ? 2 * a->gangs : 0);
 	PLACE(crc, a->chunked ? 1 : 0);
 #undef PLACE
 	return end - memory;

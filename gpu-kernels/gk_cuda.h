@@ -54,10 +54,8 @@ GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied c
 #define GK_CUDA_AT_KEPT	 (GK_CUDA_DEPTH * GK_CUDA_WORDS)
 #define GK_CUDA_AT_FIRST (GK_CUDA_AT_KEPT + 9216) /**< `holes` and `wild`, twice */
 #define GK_CUDA_AT_LIST	 (GK_CUDA_AT_FIRST + 32)  /**< addresses of frames, for two chunks */
-#define GK_CUDA_AT_ODD	 (GK_CUDA_AT_LIST + 2 * GK_BATCH_MAX * 8) /**< list of odd pixels */
-#define GK_CUDA_ODD	 48
-#define GK_CUDA_AT_MORE	 (GK_CUDA_AT_ODD + GK_CUDA_ODD * 4)   /**< counts of these by frame */
-#define GK_CUDA_AT_FOUND (GK_CUDA_AT_MORE + GK_BATCH_MAX * 4) /**< chunks that have some */
+#define GK_CUDA_AT_MORE	 (GK_CUDA_AT_LIST + 2 * GK_BATCH_MAX * 8) /**< counts of odd pixels */
+#define GK_CUDA_AT_FOUND (GK_CUDA_AT_MORE + 2 * GK_BATCH_MAX * 4)  /**< chunks that have some */
 #define GK_CUDA_AREA	 (GK_CUDA_AT_FOUND + 16)
 /** @} */
 /** Dynamic shared memory of a block. Two blocks fit on a multiprocessor. */
@@ -209,7 +207,8 @@ struct gk_cuda_args {
 	 * [gangs][chunks][GK_BATCH_MAX]
 	 */
 	uint32_t *counts;
-	/** the same per block: [gangs][2][GK_BATCH_MAX][blocks]; 0 between batches of frames */
+	uint32_t *odd_lanes; /**< as `counts`: bit mask of the threads that have odd pixels */
+	/** `counts` by block: [gangs][2][GK_BATCH_MAX][blocks]; 0 between batches of frames */
 	uint32_t *block_nnz;
 	struct gk_cuda_odd *odd; /**< [gangs][blocks] */
 	/** chunks with odd pixels: [gangs][blocks][block_chunks] */
@@ -235,6 +234,7 @@ struct gk_cuda_args {
 	uint64_t *chunk_ends;
 	/** of their CRCs, the sum over the blocks of a chunk: [gangs][2][GK_BATCH_MAX] */
 	uint32_t *chunk_crc;
+	uint32_t *chunk_next; /**< blocks of chunks that warps have taken: [gangs][2] */
 	struct gk_cuda_crc *crc; /**< tables */
 	/** @} */
 };

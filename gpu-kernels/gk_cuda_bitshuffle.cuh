@@ -534,6 +534,26 @@ bitshuffle_encode(struct bitshuffle_warp *s, uint32_t n, action publish)
 	}
 }
 
+/* Copy words from any address of the room. @param skip,shift  bytes / 4 and bits of this address */
+template <uint32_t skip>
+static __device__ __forceinline__ void
+bitshuffle_copy_words(
+	uint8_t *to, const uint4 *words, uint32_t shift, uint32_t from, uint32_t end)
+{
+#pragma unroll 2
+	for (uint32_t k = threadIdx.x % 32 * 16; k < end; k += 512) {
+		const uint4 a = words[k / 16], b = words[k / 16 + 1];
+		const uint32_t w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+
+		if (k >= from)
+			__stcs((uint4 *)(to + k),
+				make_uint4(__funnelshift_r(w[skip], w[skip + 1], shift),
+					__funnelshift_r(w[skip + 1], w[skip + 2], shift),
+					__funnelshift_r(w[skip + 2], w[skip + 3], shift),
+					__funnelshift_r(w[skip + 3], w[skip + 4], shift)));
+	}
+}
+
 /*
  * Copy bytes from the room to any address, by the warp. Stores are of 16 bytes, and of whole lines
  * of 128 where it has them, because the chunk may be in host memory.
@@ -548,13 +568,23 @@ bitshuffle_copy(uint8_t *to, const uint4 *room, uint32_t from, uint32_t bytes)
 	/* of the first 16 bytes of a line, in words of the room */
 	const int32_t first = (int32_t)from - (int32_t)skip, shift = first & 15;
 	const uint4 *words = room + (first - shift) / 16;
+	const uint32_t bits = 8 * ((uint32_t)shift % 4);
 	uint8_t *line = to - skip;
 
-#pragma unroll 4
-	for (uint32_t k = lane * 16; k < tail; k += 512)
-		if (k >= head)
-			__stcs((uint4 *)(line + k),
-				bitshuffle_shift(words[k / 16], words[k / 16 + 1], (uint32_t)shift));
+	/* the same for all words */
+	switch (shift / 4) {
+	case 0:
+		bitshuffle_copy_words<0>(line, words, bits, head, tail);
+		break;
+	case 1:
+		bitshuffle_copy_words<1>(line, words, bits, head, tail);
+		break;
+	case 2:
+		bitshuffle_copy_words<2>(line, words, bits, head, tail);
+		break;
+	default:
+		bitshuffle_copy_words<3>(line, words, bits, head, tail);
+	}
 	if (skip + lane < head)
 		line[skip + lane] = byte[skip + lane];
 	if (tail + lane < end)

@@ -490,9 +490,15 @@ count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uin
 			const uint32_t bits =
 				low ? ALL_BITS : odd_bits(words, feed->coef + chunk, known.y);
 
+			const uint32_t lanes = __ballot_sync(ALL_LANES, bits != 0);
+
 			l.below_bragg |= bits;
 			l.below_csr |= bits;
 			odd |= 1u << f;
+			if (lane == 0)
+				__stcg(args.odd_lanes + (counts - args.counts) +
+						(uint64_t)chunk * GK_BATCH_MAX + f,
+					lanes);
 		}
 		l.below_csr = __reduce_add_sync(
 			ALL_LANES, (uint32_t)__popc(l.below_bragg) << 16 | __popc(l.below_csr));

@@ -106,7 +106,7 @@ chunk_crc(uint32_t f)
 }
 
 /*
- * All threads, before the blocks of the gang meet: no block is known. The batch that used this set
+ * All threads, before the blocks of the gang meet: no block is known or taken. The batch that used this set
  * has ended, as have all before the one before this one.
  */
 static __device__ __forceinline__ void
@@ -121,6 +121,8 @@ compress_prepare(void)
 		__stcg(&chunk_ends(0)[i], 0);
 	if (gang_state.member.block == 0 && threadIdx.x < GK_BATCH_MAX)
 		__stcg(chunk_crc(threadIdx.x), 0);
+	if (gang_state.member.block == 0 && threadIdx.x == 0)
+		__stcg(&args.chunk_next[batch_set()], 0);
 }
 
 /* All threads of the last block, when all have compressed: write the sizes and CRCs of the chunks. */
@@ -275,8 +277,8 @@ compress_frames(uint32_t frames)
 	__syncthreads();
 	lane = crc_open(&area->crc, args.crc, GK_CUDA_THREADS);
 	__syncthreads();
-	for (uint32_t i = warp_of_block() * args.blocks + s->member.block; i < all && end != 0;
-		i += GK_CUDA_WARPS * args.blocks) {
+	for (uint32_t i = warp_of_block() * args.blocks + s->member.block, next = 0; i < all;
+		i = __shfl_sync(ALL_LANES, next, 0)) {
 		const uint32_t f = bit_of(frames, i / blocks), block = i % blocks;
 		const bool copied = args.staged || (s->batch.trailers >> f & 1);
 		const bool photons = s->kind[f] == GK_KIND_IMAGE;
@@ -295,6 +297,10 @@ compress_frames(uint32_t frames)
 				return values_of(table, f, copied, photons,
 					block * (GK_BITSHUFFLE_BLOCK / 8) + at);
 			});
+		/* in order of the demand, because a warp waits for all blocks before */
+		if (lane_of_warp() == 0)
+			next = GK_CUDA_WARPS * args.blocks +
+				atomicAdd(&args.chunk_next[batch_set()], 1);
 		crc = crc_of(
 			&area->crc, &lane, shared->room, bitshuffle_words_of(size), &behind);
 		end = bitshuffle_find(&chunk, block, size,
