@@ -291,6 +291,7 @@ fill_args(struct gk *gk)
 {
 	const struct gk_config *c = &gk->config;
 	struct gk_cuda_args *a = &gk->args;
+	uint32_t tile_pixels;
 
 	a->channel = c->channel;
 	a->frames = c->frames;
@@ -312,6 +313,10 @@ fill_args(struct gk *gk)
 	a->staged = c->packets == GK_MEMORY_HOST;
 	a->trailers = c->trailers != 0;
 	a->chunked = c->chunks != 0;
+	a->chunk_blocks = divisor((uint32_t)gk_bitshuffle_blocks(gk_pixels(&c->geometry)));
+	tile_pixels = c->geometry.tile_rows * c->geometry.cols;
+	if (tile_pixels % GK_BITSHUFFLE_BLOCK == 0)
+		a->tile_blocks = divisor(tile_pixels / GK_BITSHUFFLE_BLOCK);
 	a->map_at = sizeof(struct gk_frame) + gk_packets_size(&c->geometry);
 	a->map_words = (uint32_t)(gk_missing_size(&c->geometry) / sizeof(uint32_t));
 	a->once = c->once != 0;

@@ -85,17 +85,11 @@ end_turn(void)
 		arrive(&args.control->turns);
 }
 
-static __device__ __forceinline__ uint32_t
-blocks_of_chunk(void)
-{
-	return (uint32_t)gk_bitshuffle_blocks((uint64_t)args.rows * args.geometry.cols);
-}
-
 /* Ends of the blocks of a frame's chunk (struct bitshuffle_chunk). */
 static __device__ __forceinline__ uint64_t *
 chunk_ends(uint32_t f)
 {
-	return args.chunk_ends + (batch_set() * GK_BATCH_MAX + f) * blocks_of_chunk();
+	return args.chunk_ends + (batch_set() * GK_BATCH_MAX + f) * args.chunk_blocks.by;
 }
 
 /* The sum over the blocks of a frame's chunk (gk_cuda_crc.cuh). */
@@ -112,7 +106,7 @@ chunk_crc(uint32_t f)
 static __device__ __forceinline__ void
 compress_prepare(void)
 {
-	const uint32_t all = gang_state.batch.nb_frames * blocks_of_chunk();
+	const uint32_t all = gang_state.batch.nb_frames * args.chunk_blocks.by;
 
 	if (gang_state.batch.params.chunks == 0)
 		return;
@@ -129,7 +123,7 @@ compress_prepare(void)
 static __device__ __noinline__ void
 compress_close(void)
 {
-	const uint32_t chunks = chunks_of(UINT32_MAX), last = blocks_of_chunk() - 1;
+	const uint32_t chunks = chunks_of(UINT32_MAX), last = args.chunk_blocks.by - 1;
 
 	for (uint32_t f = warp_of_block(); f < GK_BATCH_MAX; f += GK_CUDA_WARPS) {
 		uint64_t size;
@@ -211,20 +205,19 @@ static __device__ __forceinline__ const uint4 *
 raw_block(const uint64_t *table, uint32_t f, bool copied, uint32_t i)
 {
 	const uint64_t pixel = (uint64_t)i * GK_BITSHUFFLE_BLOCK;
-	const uint32_t packet_pixels = args.tile_rows.by * args.cols.by;
 	uint32_t tile;
 	uint64_t packet;
 
-	if (packet_pixels % GK_BITSHUFFLE_BLOCK != 0 ||
-		(copied && args.cols.by % GK_CUDA_CHUNK != 0))
+	if (args.tile_blocks.by == 0 || (copied && args.cols.by % GK_CUDA_CHUNK != 0))
 		return NULL;
-	tile = i / (packet_pixels / GK_BITSHUFFLE_BLOCK);
+	tile = divide(i, args.tile_blocks);
 	packet = __ldcg(table + (uint64_t)tile * GK_BATCH_MAX + f);
 	if (packet == 0)
 		return NULL;
 	if (copied)
 		return (const uint4 *)(copy_of(gang_state.member.gang, f, 0) + pixel);
-	return (const uint4 *)((const uint16_t *)packet + pixel - (uint64_t)tile * packet_pixels);
+	return (const uint4 *)packet +
+		(uint64_t)(i - tile * args.tile_blocks.by) * (GK_BITSHUFFLE_BYTES / 16);
 }
 
 /*
@@ -270,7 +263,7 @@ compress_frames(uint32_t frames)
 	struct bitshuffle_warp *shared = &area->warp[warp_of_block()];
 	const struct gang_shared *s = &gang_state;
 	const uint64_t *table = batch_table();
-	const uint32_t blocks = blocks_of_chunk(), all = __popc(frames) * blocks;
+	const uint32_t blocks = args.chunk_blocks.by, all = __popc(frames) * blocks;
 	struct crc_lane lane;
 	uint64_t end = 1;
 
@@ -279,7 +272,8 @@ compress_frames(uint32_t frames)
 	__syncthreads();
 	for (uint32_t i = warp_of_block() * args.blocks + s->member.block, next = 0; i < all;
 		i = __shfl_sync(ALL_LANES, next, 0)) {
-		const uint32_t f = bit_of(frames, i / blocks), block = i % blocks;
+		const uint32_t number = divide(i, args.chunk_blocks), block = i - number * blocks;
+		const uint32_t f = bit_of(frames, number);
 		const bool copied = args.staged || (s->batch.trailers >> f & 1);
 		const bool photons = s->kind[f] == GK_KIND_IMAGE;
 		const struct bitshuffle_chunk chunk = {
@@ -297,16 +291,16 @@ compress_frames(uint32_t frames)
 				return values_of(table, f, copied, photons,
 					block * (GK_BITSHUFFLE_BLOCK / 8) + at);
 			});
-		/* in order of the demand, because a warp waits for all blocks before */
-		if (lane_of_warp() == 0)
-			next = GK_CUDA_WARPS * args.blocks +
-				atomicAdd(&args.chunk_next[batch_set()], 1);
 		crc = crc_of(
 			&area->crc, &lane, shared->room, bitshuffle_words_of(size), &behind);
 		end = bitshuffle_find(&chunk, block, size,
 			[] { return load_acquire(&args.control->killed) != 0; });
 		if (end == 0)
 			break;
+		/* not before: other warps wait for this block from now on */
+		if (lane_of_warp() == 0)
+			next = GK_CUDA_WARPS * args.blocks +
+				atomicAdd(&args.chunk_next[batch_set()], 1);
 		/* the zeros begin at the end of the last word */
 		behind += bitshuffle_words_of(size) * 16 - GK_BITSHUFFLE_HEADER - size;
 		back = crc_back_from(args.crc, end + behind);

@@ -50,6 +50,17 @@ weights(uint32_t bit, uint32_t behind)
 	return bits;
 }
 
+/* Powers x^(-8 d 2^shift) of the numbers d below n. */
+static void
+list_powers(uint32_t *to, uint32_t n, uint32_t shift)
+{
+	const uint32_t step = power(GK_CUDA_CRC_ORDER - (UINT64_C(8) << shift));
+
+	to[0] = ONE;
+	for (uint32_t d = 1; d < n; d++)
+		to[d] = multiply(to[d - 1], step);
+}
+
 void
 gk_cuda_crc_init(struct gk_cuda_crc *c)
 {
@@ -74,8 +85,7 @@ gk_cuda_crc_init(struct gk_cuda_crc *c)
 	for (uint32_t i = 0; i < 32; i++)
 		c->above[i] = power(63 - i);
 	c->part = power(8 * GK_CUDA_CRC_ROWS * GK_CUDA_CRC_ROW);
-	for (uint32_t k = 0; k < 4; k++)
-		for (uint32_t d = 0; d < 256; d++)
-			c->back[k][d] = power(GK_CUDA_CRC_ORDER -
-				((uint64_t)d << (8 * k)) * 8 % GK_CUDA_CRC_ORDER);
+	list_powers(c->back[0], 4096, 0);
+	list_powers(c->back[1], 4096, 12);
+	list_powers(c->back_far, 256, 24);
 }

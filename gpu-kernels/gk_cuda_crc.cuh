@@ -98,7 +98,8 @@ crc_of(const struct crc_tables *t, const struct crc_lane *l, const uint4 *words,
 
 /* Factors of x^(-8 position). */
 struct crc_back {
-	uint32_t power[4];
+	uint32_t power[3];
+	bool far; /* the last one is not 1 */
 };
 
 static __device__ __forceinline__ struct crc_back
@@ -106,21 +107,18 @@ crc_back_from(const struct gk_cuda_crc *c, uint64_t position)
 {
 	/* modulo GK_CUDA_CRC_ORDER, which is 2^31 - 1 */
 	const uint32_t p = (uint32_t)(position & GK_CUDA_CRC_ORDER) + (uint32_t)(position >> 31);
-	struct crc_back b;
 
-#pragma unroll
-	for (uint32_t k = 0; k < 4; k++)
-		b.power[k] = __ldcg(&c->back[k][p >> (8 * k) & 0xFF]);
-	return b;
+	return {{__ldcg(&c->back[0][p & 4095]), __ldcg(&c->back[1][p >> 12 & 4095]),
+			__ldcg(&c->back_far[p >> 24])},
+		p >> 24 != 0};
 }
 
 static __device__ __forceinline__ uint32_t
 crc_times(const struct crc_lane *l, uint32_t crc, const struct crc_back *b)
 {
-#pragma unroll
-	for (uint32_t k = 0; k < 4; k++)
-		crc = crc_multiply(l, crc, b->power[k]);
-	return crc;
+	crc = crc_multiply(l, crc, b->power[0]);
+	crc = crc_multiply(l, crc, b->power[1]);
+	return b->far ? crc_multiply(l, crc, b->power[2]) : crc;
 }
 
 /* The CRC-32C of a chunk from the sum over its blocks. @param size  of the chunk in bytes */

@@ -30,7 +30,10 @@ struct gk_cuda_crc {
 	uint32_t above[32]; /**< bit i of a product's lower half: x^(63 - i) */
 	uint32_t part;	    /**< the rows that are multiplied together: x^(8 bytes) */
 	uint32_t reserved[31];
-	uint32_t back[4][256]; /**< x^(-8 d 256^k) of digit d and place k of a position */
+	/** x^(-8 d) of digit d of a position: of its lower 12 bits, the next 12 bits, and the rest @{ */
+	uint32_t back[2][4096];
+	uint32_t back_far[256];
+	/** @} */
 };
 
 #ifdef __cplusplus
