@@ -723,8 +723,7 @@ clear_search(const struct gk *gk)
 static CUresult
 clear(const struct gk *gk, const void *memory, uint64_t size)
 {
-	return gk->cuda->cuMemsetD8Async(
-		(CUdeviceptr_v2)(uintptr_t)memory, 0, size, gk->stream);
+	return gk->cuda->cuMemsetD8Async((CUdeviceptr_v2)(uintptr_t)memory, 0, size, gk->stream);
 }
 
 /* The context must be current. */
@@ -756,8 +755,8 @@ launch(struct gk *gk)
 	if (ret == CUDA_SUCCESS)
 		ret = cuda->cuStreamSynchronize(gk->stream);
 	if (ret == CUDA_SUCCESS)
-		ret = cuda->cuLaunchCooperativeKernel(gk->kernel, 1 + (uint32_t)blocks, 1, 1, GK_CUDA_THREADS, 1, 1,
-			GK_CUDA_SHARED, gk->stream, NULL);
+		ret = cuda->cuLaunchCooperativeKernel(gk->kernel, 1 + (uint32_t)blocks, 1, 1,
+			GK_CUDA_THREADS, 1, 1, GK_CUDA_SHARED, gk->stream, NULL);
 	return ret == CUDA_SUCCESS ? 0 : failed(gk, "launch of the gangs' kernel", ret);
 }
 

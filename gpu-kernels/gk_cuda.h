@@ -55,7 +55,7 @@ GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied c
 #define GK_CUDA_AT_FIRST (GK_CUDA_AT_KEPT + 9216) /**< `holes` and `wild`, twice */
 #define GK_CUDA_AT_LIST	 (GK_CUDA_AT_FIRST + 32)  /**< addresses of frames, for two chunks */
 #define GK_CUDA_AT_MORE	 (GK_CUDA_AT_LIST + 2 * GK_BATCH_MAX * 8) /**< counts of odd pixels */
-#define GK_CUDA_AT_FOUND (GK_CUDA_AT_MORE + 2 * GK_BATCH_MAX * 4)  /**< chunks that have some */
+#define GK_CUDA_AT_FOUND (GK_CUDA_AT_MORE + 2 * GK_BATCH_MAX * 4) /**< chunks that have some */
 #define GK_CUDA_AREA	 (GK_CUDA_AT_FOUND + 16)
 /** @} */
 /** Dynamic shared memory of a block. Two blocks fit on a multiprocessor. */
@@ -188,7 +188,7 @@ struct gk_cuda_args {
 	uint32_t blocks; /**< blocks of a gang; one additional block dispatches */
 	uint32_t rows;
 	uint32_t chunks;
-	uint32_t block_chunks; /**< no block has more */
+	uint32_t block_chunks;		   /**< no block has more */
 	struct gk_cuda_divisor row_chunks; /**< chunks per row */
 	struct gk_cuda_divisor tile_rows;
 	uint32_t staged;   /**< packets are in host memory: keep a copy for outputs */
@@ -213,8 +213,8 @@ struct gk_cuda_args {
 	struct gk_cuda_odd *odd; /**< [gangs][blocks] */
 	/** chunks with odd pixels: [gangs][blocks][block_chunks] */
 	uint32_t *odd_chunks;
-	uint16_t *nothing;   /**< words of a chunk for missing packets: zeros */
-	uint8_t *profiles;   /**< areas; NULL: no radial profiles are made */
+	uint16_t *nothing; /**< words of a chunk for missing packets: zeros */
+	uint8_t *profiles; /**< areas; NULL: no radial profiles are made */
 	uint32_t nb_profiles;
 	uint32_t bins; /**< of profiles */
 	uint64_t profile_stride;
@@ -236,9 +236,9 @@ struct gk_cuda_args {
 	uint64_t *chunk_ends;
 	/** of their CRCs, the sum over the blocks of a chunk: [gangs][2][GK_BATCH_MAX] */
 	uint32_t *chunk_crc;
-	uint32_t *chunk_next; /**< blocks of chunks that warps have taken: [gangs][2] */
+	uint32_t *chunk_next;	 /**< blocks of chunks that warps have taken: [gangs][2] */
 	struct gk_cuda_crc *crc; /**< tables */
-	/** @} */
+				 /** @} */
 };
 
 /**

@@ -403,8 +403,7 @@ bitshuffle_size(
 
 #pragma unroll 1
 	for (uint32_t i = 0; i < matches + last; i += 32)
-		bytes += bitshuffle_sequence_of(
-			s, i + threadIdx.x % 32, matches, last, n, &from)
+		bytes += bitshuffle_sequence_of(s, i + threadIdx.x % 32, matches, last, n, &from)
 				 .bytes;
 	return __reduce_add_sync(BITSHUFFLE_LANES, bytes);
 }
@@ -459,8 +458,7 @@ bitshuffle_move(struct bitshuffle_warp *s, bool is_one, uint32_t first, uint32_t
  * @return the bytes of all
  */
 static __device__ __forceinline__ uint32_t
-bitshuffle_sequences(
-	struct bitshuffle_warp *s, uint32_t at, const struct bitshuffle_sequence *q)
+bitshuffle_sequences(struct bitshuffle_warp *s, uint32_t at, const struct bitshuffle_sequence *q)
 {
 	uint8_t *room = (uint8_t *)s->room;
 	const uint32_t more = q->match > 0 ? q->match - 4 : 0, rest = gk_lz4_rest(q->literals);
@@ -482,7 +480,10 @@ bitshuffle_sequences(
 #pragma unroll
 	for (uint32_t i = 0; i < 15; i++)
 		if (i < head)
-			out[i] = (uint8_t)((i < 4 ? w.x : i < 8 ? w.y : i < 12 ? w.z : w.w) >>
+			out[i] = (uint8_t)((i < 4		    ? w.x
+							   : i < 8  ? w.y
+							   : i < 12 ? w.z
+								    : w.w) >>
 				(8 * (i % 4)));
 	out[-1 - (int32_t)rest] = (uint8_t)(min(q->literals, 15u) << 4 | min(more, 15u));
 	bitshuffle_put_rest(out - rest, q->literals);
@@ -537,8 +538,7 @@ bitshuffle_encode(struct bitshuffle_warp *s, uint32_t n, action publish)
 /* Copy words from any address of the room. @param skip,shift  bytes / 4 and bits of this address */
 template <uint32_t skip>
 static __device__ __forceinline__ void
-bitshuffle_copy_words(
-	uint8_t *to, const uint4 *words, uint32_t shift, uint32_t from, uint32_t end)
+bitshuffle_copy_words(uint8_t *to, const uint4 *words, uint32_t shift, uint32_t from, uint32_t end)
 {
 #pragma unroll 2
 	for (uint32_t k = threadIdx.x % 32 * 16; k < end; k += 512) {
@@ -750,8 +750,8 @@ bitshuffle_write(const struct bitshuffle_warp *s, const struct bitshuffle_chunk 
 {
 	const uint32_t header = i == 0 ? GK_BITSHUFFLE_HEADER : 0;
 
-	bitshuffle_copy(c->to + end - size - header, s->room, GK_BITSHUFFLE_HEADER - header,
-		size + header);
+	bitshuffle_copy(
+		c->to + end - size - header, s->room, GK_BITSHUFFLE_HEADER - header, size + header);
 }
 
 #endif /* GK_CUDA_BITSHUFFLE_CUH */

@@ -291,8 +291,7 @@ compress_frames(uint32_t frames)
 				return values_of(table, f, copied, photons,
 					block * (GK_BITSHUFFLE_BLOCK / 8) + at);
 			});
-		crc = crc_of(
-			&area->crc, &lane, shared->room, bitshuffle_words_of(size), &behind);
+		crc = crc_of(&area->crc, &lane, shared->room, bitshuffle_words_of(size), &behind);
 		end = bitshuffle_find(&chunk, block, size,
 			[] { return load_acquire(&args.control->killed) != 0; });
 		if (end == 0)

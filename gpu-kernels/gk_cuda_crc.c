@@ -79,8 +79,8 @@ gk_cuda_crc_init(struct gk_cuda_crc *c)
 			const uint32_t bit = i / 4 * 16 + i % 4 / 2 * 8 + lane / 4;
 			const uint32_t column = lane % 4 * 2 + i % 2;
 
-			c->column[lane][i] = multiply(
-				1u << bit, power(8 * COLUMN * (GK_CUDA_CRC_ROW / COLUMN - 1 - column)));
+			c->column[lane][i] = multiply(1u << bit,
+				power(8 * COLUMN * (GK_CUDA_CRC_ROW / COLUMN - 1 - column)));
 		}
 	for (uint32_t i = 0; i < 32; i++)
 		c->above[i] = power(63 - i);

@@ -30,8 +30,7 @@ crc_multiply(const struct crc_lane *l, uint32_t a, uint32_t b)
 	const uint32_t lane = threadIdx.x % 32, mask = 0 - (a >> lane & 1);
 	/* b shifted by 31 - lane: the bits of x^0 to x^31, and those above */
 	const uint32_t high = __reduce_xor_sync(CRC_LANES, mask & b >> (31 - lane));
-	const uint32_t low =
-		__reduce_xor_sync(CRC_LANES, mask & __funnelshift_r(0, b, 31 - lane));
+	const uint32_t low = __reduce_xor_sync(CRC_LANES, mask & __funnelshift_r(0, b, 31 - lane));
 
 	return high ^ __reduce_xor_sync(CRC_LANES, (0 - (low >> lane & 1)) & l->above);
 }
@@ -126,8 +125,7 @@ static __device__ __forceinline__ uint32_t
 crc_of_chunk(const struct gk_cuda_crc *c, uint32_t sum, uint64_t size)
 {
 	const struct crc_lane l = {__ldcg(&c->above[threadIdx.x % 32]), 0};
-	const struct crc_back b =
-		crc_back_from(c, GK_CUDA_CRC_ORDER - size % GK_CUDA_CRC_ORDER);
+	const struct crc_back b = crc_back_from(c, GK_CUDA_CRC_ORDER - size % GK_CUDA_CRC_ORDER);
 
 	/* the initial value is as if the first 4 bytes were inverted */
 	return ~crc_times(&l, ~sum, &b);

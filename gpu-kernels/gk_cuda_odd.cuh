@@ -103,7 +103,8 @@ convert_thread(uint32_t chunk, uint32_t thread, uint32_t f, uint64_t words, uint
 #pragma unroll
 		for (uint32_t k = 0; k < 4; k++)
 			odd |= inside &
-				(__ldcg(&coef->wild_bits[k * 4 + thread / 8]) >> thread % 8 * 4 & 15)
+				(__ldcg(&coef->wild_bits[k * 4 + thread / 8]) >> thread % 8 * 4 &
+					15)
 					<< (4 * k);
 	}
 #pragma unroll 1
@@ -114,8 +115,8 @@ convert_thread(uint32_t chunk, uint32_t thread, uint32_t f, uint64_t words, uint
 #pragma unroll
 		for (uint32_t k = 1; k < GK_CUDA_LANE / 2; k++)
 			two = i / 2 == k ? w[k] : two;
-		convert_odd(chunk, i / 4 * 128 + thread * 4 + i % 4,
-			(uint16_t)(two >> i % 2 * 16), f, counter);
+		convert_odd(chunk, i / 4 * 128 + thread * 4 + i % 4, (uint16_t)(two >> i % 2 * 16),
+			f, counter);
 	}
 }
 

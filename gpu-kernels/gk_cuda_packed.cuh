@@ -44,8 +44,8 @@ multiply_bits(int32_t sum[4], const uint4 &a, uint32_t b0, uint32_t b1)
 {
 	asm("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc "
 	    "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-	    : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
-	    : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+		: "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
+		: "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
 #endif /* GK_CUDA_PACKED_CUH */

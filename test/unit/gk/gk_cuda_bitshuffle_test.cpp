@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The device code of compressed u16 images, executed on CPUs (gk_cuda_on_host.h), compared with
- * gk_bitshuffle_compress() on runs around every limit, on random and on real frames.
+ * gk_bitshuffle_compress() on runs around every limit, on random and on real frames. The CRCs of
+ * the chunks are compared with the definition.
  *
  *   gk_cuda_bitshuffle_test [BLOCKS]
  */
@@ -50,8 +51,8 @@ compress_thread(void)
 
 	for (uint32_t i = warp * run.blocks + number; i < all; i += host_warps * run.blocks) {
 		const uint16_t *from = run.from + (uint64_t)i * GK_BITSHUFFLE_BLOCK;
-		const bool whole = run.whole &&
-			bitshuffle_values(&run.chunk, i) == GK_BITSHUFFLE_BLOCK;
+		const bool whole =
+			run.whole && bitshuffle_values(&run.chunk, i) == GK_BITSHUFFLE_BLOCK;
 		struct bitshuffle_words words;
 		uint32_t size, behind, crc, n;
 		struct crc_back back;
@@ -59,8 +60,8 @@ compress_thread(void)
 
 		if (whole)
 			bitshuffle_load(&words, (const uint4 *)from);
-		size = bitshuffle_pack(&shared[warp], &run.chunk, i, whole ? &words : NULL,
-			[=](uint32_t at) {
+		size = bitshuffle_pack(
+			&shared[warp], &run.chunk, i, whole ? &words : NULL, [=](uint32_t at) {
 				return values_at((uint64_t)i * (GK_BITSHUFFLE_BLOCK / 8) + at);
 			});
 		n = bitshuffle_words_of(size);

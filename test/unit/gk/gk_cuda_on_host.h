@@ -231,9 +231,8 @@ __reduce_add_sync(uint32_t, T v)
 static inline uint32_t
 __reduce_min_sync(uint32_t, uint32_t v)
 {
-	return host_warp_do(v, [](const uint64_t *all) {
-		return (uint32_t)*std::min_element(all, all + 32);
-	});
+	return host_warp_do(
+		v, [](const uint64_t *all) { return (uint32_t)*std::min_element(all, all + 32); });
 }
 
 static inline uint32_t
@@ -566,8 +565,8 @@ multiply_bits(int32_t sum[4], const uint4 &a, uint32_t b0, uint32_t b1)
 
 	for (uint32_t i = 0; i < 4; i++)
 		for (uint32_t j = 0; j < 4; j++)
-			sum[i] += __builtin_popcountll(rows[i / 2].v[group * 4 + j] &
-				cols.v[(2 * k + i % 2) * 4 + j]);
+			sum[i] += __builtin_popcountll(
+				rows[i / 2].v[group * 4 + j] & cols.v[(2 * k + i % 2) * 4 + j]);
 }
 /** @} */
 
