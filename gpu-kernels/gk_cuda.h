@@ -102,6 +102,7 @@ struct gk_cuda_batch {
 	uint32_t aim;	   /**< thresholds of the version must first be determined */
 	uint32_t trailers; /**< bit mask of frames with GK_FRAME_TRAILER */
 	uint32_t turn;	   /**< to read packets: number of the batch, 0: at any time */
+	uint32_t one_pass; /**< all frames become raw chunks, written while they are counted */
 	uint64_t cells;
 	uint64_t update; /**< address of struct gk_update, written at the end */
 	struct gk_params params;

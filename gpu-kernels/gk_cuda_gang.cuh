@@ -259,15 +259,21 @@ count_any(void)
 		count_all<direct, LEAD_FEW, profile>();
 }
 
+/* One warp: clear its sums. */
+static __device__ __forceinline__ void
+clear_tallies(void)
+{
+	if (lane_of_warp() < GK_BATCH_MAX)
+		gang_state.tally[warp_of_block()][lane_of_warp()] = {0, 0, 0, 0, 0};
+}
+
 static __device__ __forceinline__ void
 count_frames(void)
 {
-	const uint32_t lane = lane_of_warp(), at = area_of_warp() + GK_CUDA_AT_FOUND;
+	const uint32_t at = area_of_warp() + GK_CUDA_AT_FOUND;
 	uint32_t found;
 
 	store_shared_u32(at, 0);
-	if (lane < GK_BATCH_MAX)
-		gang_state.tally[warp_of_block()][lane] = {0, 0, 0, 0, 0};
 	__syncwarp();
 	if (gang_state.batch.direct != 0)
 		count_any<true, false>();
@@ -386,6 +392,7 @@ serve_frames(void)
 {
 	struct gang_shared *s = &gang_state;
 	uint32_t kept = 0, listed = 0;
+	bool complete;
 
 	if (!begin_turn())
 		return false;
@@ -396,12 +403,17 @@ serve_frames(void)
 	}
 	if (s->batch.pack || s->batch.aim)
 		pack_all();
-	profile_open();
-	count_frames();
-	if (s->batch.dark != 0)
-		dark_all();
-	profile_frames();
-	compress_prepare();
+	clear_tallies();
+	if (s->batch.one_pass != 0) {
+		if (!compress_frames<true>((1u << s->batch.nb_frames) - 1))
+			return false;
+	} else {
+		profile_open();
+		count_frames();
+		if (s->batch.dark != 0)
+			dark_all();
+		profile_frames();
+	}
 	add_tallies();
 	__syncthreads();
 	if (threadIdx.x == 0) {
@@ -428,12 +440,15 @@ serve_frames(void)
 	for (uint32_t i = 0; i < s->batch.nb_frames; i++) {
 		if (s->kind[i] == GK_KIND_NONE)
 			continue;
-		kept |= ~s->batch.direct & 1u << i;
+		if (s->batch.one_pass == 0)
+			kept |= ~s->batch.direct & 1u << i;
 		listed |= 1u << i;
 	}
 	listed &= lists_of_batch();
+	/* the last block to finish writes the sizes of chunks */
+	complete = (kept | listed | s->batch.one_pass) == 0 && !makes_profiles();
 	if (threadIdx.x == 0 && s->last) {
-		if ((kept | listed) == 0 && !makes_profiles())
+		if (complete)
 			report();
 		else if (args.staged || (kept & ~s->batch.trailers) == 0)
 			release_packets();
@@ -446,10 +461,10 @@ serve_frames(void)
 
 		if (kept != chunks)
 			output_frames(kept & ~chunks);
-		if (chunks != 0 && !compress_frames(chunks))
+		if (chunks != 0 && !compress_frames<false>(chunks))
 			return false;
 	}
-	finish((kept | listed) == 0 && !makes_profiles());
+	finish(complete);
 	return true;
 }
 

@@ -243,7 +243,7 @@ end_turn(void)
 }
 
 static __device__ __forceinline__ void
-compress_prepare(void)
+compress_prepare(uint64_t set, uint32_t frames)
 {
 }
 
@@ -258,6 +258,7 @@ chunks_of(uint32_t kept)
 	return 0;
 }
 
+template <bool counts>
 static __device__ __forceinline__ bool
 compress_frames(uint32_t frames)
 {

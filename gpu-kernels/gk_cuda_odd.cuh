@@ -75,13 +75,13 @@ odd_of_two(uint32_t words)
 }
 
 /*
- * Convert the odd pixels that a thread had while frames were counted.
- * @param thread   that had them
- * @param words    address of the frame's words of the chunk
+ * Convert the odd pixels of a thread's words, by quarters.
+ * @param few      as when they were counted
  * @param counter  as of convert_odd()
  */
 static __device__ __forceinline__ void
-convert_thread(uint32_t chunk, uint32_t thread, uint32_t f, uint64_t words, uint32_t counter)
+convert_words(uint32_t chunk, uint32_t thread, uint32_t f, const uint2 quarter[4], bool few,
+	uint32_t counter)
 {
 	const struct gk_cuda_coef *coef = batch_coef() + chunk;
 	const uint32_t pixels = pixels_of(chunk);
@@ -89,15 +89,13 @@ convert_thread(uint32_t chunk, uint32_t thread, uint32_t f, uint64_t words, uint
 
 #pragma unroll
 	for (uint32_t k = 0; k < 4; k++) {
-		const bool is_inside = k * 128 + thread * 4 < pixels;
-		const uint2 v = is_inside ? __ldcg((const uint2 *)words + k * 32 + thread)
-					  : make_uint2(0, 0);
+		const uint2 v = quarter[k];
 
 		w[2 * k] = v.x, w[2 * k + 1] = v.y;
-		inside |= is_inside ? 15u << (4 * k) : 0;
+		inside |= k * 128 + thread * 4 < pixels ? 15u << (4 * k) : 0;
 		odd |= (odd_of_two(v.x) | odd_of_two(v.y) << 2) << (4 * k);
 	}
-	if (all_odd(&gang_state.batch.params, few_frames())) {
+	if (all_odd(&gang_state.batch.params, few)) {
 		odd = inside;
 	} else if (__ldcg(&coef->wild) != 0) {
 #pragma unroll
@@ -118,6 +116,25 @@ convert_thread(uint32_t chunk, uint32_t thread, uint32_t f, uint64_t words, uint
 		convert_odd(chunk, i / 4 * 128 + thread * 4 + i % 4, (uint16_t)(two >> i % 2 * 16),
 			f, counter);
 	}
+}
+
+/*
+ * Convert the odd pixels that a thread had while frames were counted.
+ * @param thread  that had them
+ * @param words   address of the frame's words of the chunk
+ */
+static __device__ __forceinline__ void
+convert_thread(uint32_t chunk, uint32_t thread, uint32_t f, uint64_t words, uint32_t counter)
+{
+	const uint32_t pixels = pixels_of(chunk);
+	uint2 quarter[4];
+
+#pragma unroll
+	for (uint32_t k = 0; k < 4; k++)
+		quarter[k] = k * 128 + thread * 4 < pixels
+			? __ldcg((const uint2 *)words + k * 32 + thread)
+			: make_uint2(0, 0);
+	convert_words(chunk, thread, f, quarter, few_frames(), counter);
 }
 
 /* List of a block of the gang. @{ */
