@@ -9,7 +9,7 @@
  *
  * If all frames of a batch are certain to become raw chunks (gk_cuda_batch.one_pass), a warp counts
  * a block while it has its words in shared memory, and compresses it at once. So the gang reads and
- * writes at the same time, and copies no packets.
+ * writes at the same time, and copies no packets. Its blocks do not meet.
  */
 #ifndef GK_CUDA_COMPRESS_CUH
 #define GK_CUDA_COMPRESS_CUH

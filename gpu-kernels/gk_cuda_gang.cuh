@@ -41,8 +41,9 @@ add_tallies(void)
 		t.saturated += s->tally[w][f].saturated;
 		t.invalid += s->tally[w][f].invalid;
 	}
-	/* other blocks may have added odd pixels */
-	atomicAdd(&block_nnz[f * args.blocks + m->block], t.nnz);
+	/* other blocks may have added odd pixels; in one pass there are no lists */
+	if (s->batch.one_pass == 0)
+		atomicAdd(&block_nnz[f * args.blocks + m->block], t.nnz);
 	atomicAdd(&b->sums[f].sum, (unsigned long long)t.sum);
 	atomicAdd(&b->sums[f].strong_nnz, (unsigned long long)t.bragg << 32 | t.nnz);
 	atomicAdd(&b->sums[f].saturated_invalid, (unsigned long long)t.saturated << 32 | t.invalid);
@@ -392,7 +393,6 @@ serve_frames(void)
 {
 	struct gang_shared *s = &gang_state;
 	uint32_t kept = 0, listed = 0;
-	bool complete;
 
 	if (!begin_turn())
 		return false;
@@ -404,16 +404,11 @@ serve_frames(void)
 	if (s->batch.pack || s->batch.aim)
 		pack_all();
 	clear_tallies();
-	if (s->batch.one_pass != 0) {
-		if (!compress_frames<true>((1u << s->batch.nb_frames) - 1))
-			return false;
-	} else {
-		profile_open();
-		count_frames();
-		if (s->batch.dark != 0)
-			dark_all();
-		profile_frames();
-	}
+	profile_open();
+	count_frames();
+	if (s->batch.dark != 0)
+		dark_all();
+	profile_frames();
 	add_tallies();
 	__syncthreads();
 	if (threadIdx.x == 0) {
@@ -440,15 +435,12 @@ serve_frames(void)
 	for (uint32_t i = 0; i < s->batch.nb_frames; i++) {
 		if (s->kind[i] == GK_KIND_NONE)
 			continue;
-		if (s->batch.one_pass == 0)
-			kept |= ~s->batch.direct & 1u << i;
+		kept |= ~s->batch.direct & 1u << i;
 		listed |= 1u << i;
 	}
 	listed &= lists_of_batch();
-	/* the last block to finish writes the sizes of chunks */
-	complete = (kept | listed | s->batch.one_pass) == 0 && !makes_profiles();
 	if (threadIdx.x == 0 && s->last) {
-		if (complete)
+		if ((kept | listed) == 0 && !makes_profiles())
 			report();
 		else if (args.staged || (kept & ~s->batch.trailers) == 0)
 			release_packets();
@@ -464,7 +456,44 @@ serve_frames(void)
 		if (chunks != 0 && !compress_frames<false>(chunks))
 			return false;
 	}
-	finish(complete);
+	finish((kept | listed) == 0 && !makes_profiles());
+	return true;
+}
+
+/*
+ * A batch in one pass. Its blocks do not meet: the last one to finish computes the verdicts, while
+ * others are already in the next batch. Nothing that they use then is of a block of the gang alone.
+ * @return false: killed
+ */
+static __device__ __noinline__ bool
+serve_one_pass(void)
+{
+	struct gang_shared *s = &gang_state;
+	const struct member *m = &gang_state.member;
+	uint32_t *finished = &m->g->finished[s->number & 1];
+
+	clear_tallies();
+	if (!compress_frames<true>((1u << s->batch.nb_frames) - 1))
+		return false;
+	add_tallies();
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		__threadfence_system();
+		s->last = arrive(finished) + 1 == args.blocks;
+	}
+	__syncthreads();
+	if (!s->last)
+		return true;
+	if (threadIdx.x < s->batch.nb_frames)
+		s->kind[threadIdx.x] = decide(threadIdx.x);
+	__syncthreads();
+	compress_close();
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		*finished = 0;
+		report();
+		store_release(&m->g->done, s->number + 1);
+	}
 	return true;
 }
 
@@ -521,17 +550,20 @@ serve(void)
 			return;
 		for (uint32_t i = threadIdx.x; i < sizeof(s->batch) / 16; i += GK_CUDA_THREADS)
 			((uint4 *)&s->batch)[i] = __ldcg((const uint4 *)device_batch() + i);
-		if (threadIdx.x == 0) {
-			s->served++;
+		if (threadIdx.x == 0)
 			s->odd = 0;
-		}
 		__syncthreads();
 		if (s->batch.op != GK_OP_FRAMES) {
-			if (threadIdx.x == 0)
-				s->served--;
 			serve_update();
-		} else if (!serve_frames()) {
-			return;
+		} else if (s->batch.one_pass != 0) {
+			if (!serve_one_pass())
+				return;
+		} else {
+			if (threadIdx.x == 0)
+				s->served++;
+			__syncthreads();
+			if (!serve_frames())
+				return;
 		}
 		__syncthreads(); /* all threads have finished the batch */
 		if (threadIdx.x == 0)

@@ -39,6 +39,7 @@ struct setup_shared {
 	uint32_t is_aimed[GK_COEF_MAX];
 	uint32_t aimed[GK_COEF_MAX][2];
 	uint32_t coef_of[GK_GANGS_MAX][2]; /* version of a gang's batches, by parity */
+	uint32_t one_pass;		   /* bit mask of gangs whose last batch is in one pass */
 	uint32_t waiting;		   /* gang + 1 for which the others pause; 0: none */
 	uint32_t turns;			   /* given to batches */
 	/* Data of the batch being set up. */
@@ -365,6 +366,10 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 	const uint32_t bragg = __float_as_uint(s->params.strong_threshold);
 	const uint32_t csr = __float_as_uint(s->params.csr_threshold);
 
+	/* in one pass, blocks of the gang use all coefficients, and do not meet */
+	const bool busy = (s->one_pass >> gang & 1) &&
+		load_acquire(&args.control->gang[gang].done) != s->next[gang];
+
 	s->pack = s->aim = s->packs = 0;
 	if (s->work.op == GK_OP_CLEAR)
 		return true;
@@ -379,6 +384,8 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 	}
 	s->pack = !s->is_packed[i] || !same_coef(&s->packed[i], &s->coef, false);
 	if (s->work.op == GK_OP_UPDATE) {
+		if (s->pack && busy)
+			return false;
 		if (s->pack)
 			s->is_aimed[i] = 0;
 		s->is_aimed[s->work.coef_to] = 0;
@@ -390,6 +397,8 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 			s->waiting = gang + 1;
 			return false;
 		}
+		if (s->aim && busy)
+			return false;
 		s->waiting = 0;
 		s->is_aimed[i] = 1;
 		s->aimed[i][0] = bragg;
@@ -507,6 +516,8 @@ set_up(struct setup_shared *s, uint32_t gang)
 		s->coef_of[gang][batch & 1] =
 			s->work.op == GK_OP_FRAMES ? s->work.coef : GK_COEF_MAX;
 		s->next[gang] = batch + 1;
+		s->one_pass &= ~(1u << gang);
+		s->one_pass |= g->batch[batch & 1].one_pass << gang;
 		store_release(&g->ready, batch + 1);
 	}
 	__syncthreads();
@@ -536,7 +547,8 @@ dispatch(void)
 	if (threadIdx.x < GK_COEF_MAX)
 		s->is_packed[threadIdx.x] = s->packing[threadIdx.x] = s->is_aimed[threadIdx.x] = 0;
 	if (threadIdx.x == 0) {
-		s->failed = s->ended = s->quit = s->killed = s->waiting = s->turns = 0;
+		s->failed = s->ended = s->quit = s->killed = s->waiting = s->turns = s->one_pass =
+			0;
 		s->beat = 0;
 		s->beat_ns = now_ns();
 	}
