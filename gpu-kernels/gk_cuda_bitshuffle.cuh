@@ -409,8 +409,9 @@ bitshuffle_size(
 }
 
 /*
- * Move literals of 32 sequences, by words of 16 bytes. A word has literals of the last sequence that
- * has some before its end; then its first bytes are wrong, if they are of others.
+ * Move literals of 32 sequences, by words of 16 bytes. A thread copies a word as if all its bytes
+ * were literals of one sequence: the last one whose literals begin at this word or before. The
+ * caller then writes the bytes of other sequences.
  * @param first  of this thread's sequence: the first word that begins with one of its literals
  * @param by     bytes by which its literals move
  * @param end    behind the last byte of these sequences

@@ -37,7 +37,7 @@ power(uint64_t n)
 	return result;
 }
 
-/* Bits `bit` of the CRCs of 32 messages, which have one bit of 4 bytes, with `behind` bytes behind. */
+/* Bit `bit` of the CRCs of 32 messages: one bit of 4 bytes is set, and `behind` bytes follow. */
 static uint32_t
 weights(uint32_t bit, uint32_t behind)
 {

@@ -25,12 +25,12 @@ struct gk_cuda_crc {
 	 * operand B, and all columns have the same weights.
 	 */
 	uint32_t matrix[GK_CUDA_CRC_ROWS][2][2][32][4];
-	/** polynomials by which the 8 bits of a thread in both results are multiplied: of columns */
+	/** polynomials of the 8 bits that each thread has of the results, by its columns */
 	uint32_t column[32][8];
 	uint32_t above[32]; /**< bit i of a product's lower half: x^(63 - i) */
 	uint32_t part;	    /**< the rows that are multiplied together: x^(8 bytes) */
 	uint32_t reserved[31];
-	/** x^(-8 d) of digit d of a position: of its lower 12 bits, the next 12 bits, and the rest @{ */
+	/** x^(-8 d) of digit d of a position: the lower 12 bits, the next 12 bits, the rest @{ */
 	uint32_t back[2][4096];
 	uint32_t back_far[256];
 	/** @} */

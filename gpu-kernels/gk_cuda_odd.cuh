@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Statistics of odd pixels (gk_cuda_pixel.cuh), after those of all others. While frames are counted,
- * a bit mask tells which threads have some of a chunk's words. Then a warp takes two chunks at a
- * time. It lists these threads of all frames, and each of its own threads reads the words of one of
+ * Statistics of odd pixels (gk_cuda_pixel.cuh), after those of all others. While frames are
+ * counted, a bit mask records which threads have some in a chunk. Then a warp takes two chunks at a
+ * time and lists these threads for all frames. Each thread of the warp reads the words of one of
  * them again and converts the odd ones. Their coefficients come from device memory: conversion by
  * the threads that find the pixels, one after the other, takes several times as long.
  */
