@@ -201,7 +201,8 @@ profile_open(void)
 
 /*
  * Add an odd pixel of a frame that was counted, and subtract the value that the fast path has
- * added.
+ * added. Photons that the fast path cannot give are added to the sums of the gang, because those of
+ * a block have no room for them.
  * @param quick,x  its photons by the fast path, and in truth
  */
 static __device__ __noinline__ void
@@ -211,13 +212,16 @@ profile_odd(uint32_t chunk, uint32_t pixel, uint32_t f, float quick, float x)
 	const uint32_t hole = bit_at((batch_coef() + chunk)->hole_bits, pixel);
 	const int16_t v = gk_value_i16(x);
 	const bool valid = gk_radial_is_valid(v);
-	const uint32_t more = (uint32_t)((valid ? v : 0) - quick_value(quick));
+	const bool near = valid && v >= -QUICK_MOST && v <= QUICK_MOST;
+	const uint32_t more = (uint32_t)((near ? v : 0) - quick_value(quick));
 	const uint32_t lost = (valid ? 0 : 1) - hole;
 
 	if (bin >= args.bins)
 		return;
 	if (more != 0)
 		add_shared_u32(profile_at(f) + bin * 4, more);
+	if (valid && !near)
+		atomicAdd(&profile_sums(f)[bin].sum, (unsigned long long)(int64_t)v);
 	if (lost != 0)
 		atomicAdd(&profile_sums(f)[bin].lost, lost);
 }

@@ -6,8 +6,9 @@
  *
  * The fast path adds its result for each word. For pixels that it cannot convert, this result is
  * subtracted later (profile_odd() in gk_cuda_profile.cuh). The sums are those of integers modulo
- * 2^32. Pixels that are not valid in G0 are 0 on the fast path; they are counted once for all
- * frames.
+ * 2^32. Photons that the fast path cannot give are not in them, so that a block may add
+ * PROFILE_CHUNKS. Pixels that are not valid in G0 are 0 on the fast path; they are counted once for
+ * all frames.
  */
 #ifndef GK_CUDA_PROFILE_CHUNK_CUH
 #define GK_CUDA_PROFILE_CHUNK_CUH
@@ -15,13 +16,17 @@
 #include "gk_cuda_chunk.cuh"
 #include "gk_radial.h"
 
-/* Chunks whose photons fit into 32 bits */
-#define PROFILE_PART (GK_RADIAL_PART / GK_CUDA_CHUNK)
+/* Chunks whose photons fit into 32 bits: of any int16 image, of the fast path. @{ */
+#define PROFILE_PART   (GK_RADIAL_PART / GK_CUDA_CHUNK)
+#define PROFILE_CHUNKS 512
+/** @} */
 /* Bins of a frame, with that of pixels in no bin */
 #define PROFILE_BINS 1024
 
 #define PROFILE_AT_MAP (GK_CUDA_AT_KEPT + 2 * PROFILE_BINS * 4) /* bins of a chunk's pixels */
 
+GK_STATIC_ASSERT((uint64_t)PROFILE_CHUNKS *GK_CUDA_CHUNK *QUICK_MOST <= INT32_MAX,
+	"sums of the fast path fit");
 GK_STATIC_ASSERT(
 	PROFILE_AT_MAP + GK_CUDA_CHUNK * 2 <= GK_CUDA_AT_FIRST && GK_BATCH_MAX <= 2 * GK_CUDA_WARPS,
 	"the bins of all frames have room");
