@@ -118,15 +118,15 @@ label_list_seed(struct gk_cuda_peak_counters *c, uint32_t at)
 
 /* A warp: fill and measure the blob of a seed. */
 static __device__ __forceinline__ void
-label_find_blob(uint32_t slot, uint32_t number)
+label_find_blob(uint32_t f, uint32_t number)
 {
 	const uint2 seed = __ldcg((const uint2 *)&peak_args.seed[label_seed_part() + number]);
 	const uint32_t cols = peak_args.s.cols, row = seed.x / cols, column = seed.x - row * cols;
 	const uint32_t panel_number = peak_args.panel_of[seed.x];
 	const struct gk_peak_panel panel = peak_args.panel[panel_number];
-	const struct gk_peak_hits hits = {slot_hits(slot), cols / 32};
+	const struct gk_peak_hits hits = {slot_hits(peak_state.slot + f), cols / 32};
 	uint32_t *blob = peak_args.position + label_part() + seed.y;
-	struct gk_cuda_peak_counters *c = &peak_args.counters[slot];
+	struct gk_cuda_peak_record *to = peak_records() + number;
 	struct gk_cuda_peak_record record;
 	uint32_t n = 0;
 
@@ -135,20 +135,22 @@ label_find_blob(uint32_t slot, uint32_t number)
 			&hits, &panel, gk_peak_position(column - panel.fs, row - panel.ss), blob);
 	n = __shfl_sync(PEAK_LANES, n, 0);
 	__syncwarp(); /* the positions */
-	if (peak_measure(slot, panel_number, blob, n, &record) != GK_PEAK_DROPPED &&
-		peak_lane() == 0) {
-		const uint32_t k = atomicAdd(&c->by_labels, 1u);
-
-		peak_args.by_labels[label_seed_part() + k] = record;
-		peak_mark(slot, record.key, record.verdict);
+	if (peak_measure(peak_state.slot + f, panel_number, &panel, blob, n, peak_args.bin[seed.x],
+		    &record) == GK_PEAK_DROPPED) {
+		if (peak_lane() == 0)
+			to->verdict = GK_PEAK_DROPPED;
+	} else if (peak_lane() == 0) {
+		atomicAdd(&peak_args.counters[peak_state.slot + f].by_labels, 1u);
+		peak_write(f, &record, to);
 	}
 	__syncwarp();
 }
 
 /* All blocks of the gang: find the peaks of a frame. @return false: killed */
 static __device__ __noinline__ bool
-peak_search_labels(uint32_t slot)
+peak_search_labels(uint32_t f)
 {
+	const uint32_t slot = peak_state.slot + f;
 	const uint64_t part = label_part();
 	uint32_t *parent = peak_args.parent + part, *size = peak_args.size + part;
 	uint32_t *smallest = peak_args.smallest + part;
@@ -183,10 +185,10 @@ peak_search_labels(uint32_t slot)
 		return false;
 	seeds = __ldcg(&c->seeds);
 	for (uint32_t i = peak_state.block + peak_warp() * peak_state.blocks; i < seeds; i += warps)
-		label_find_blob(slot, i);
+		label_find_blob(f, i);
 	if (!peak_meet())
 		return false;
-	peak_order_frame(slot, peak_args.by_labels + label_seed_part(), __ldcg(&c->by_labels));
+	peak_order(seeds, true);
 	/* the next frame uses the same memory */
 	return peak_meet();
 }

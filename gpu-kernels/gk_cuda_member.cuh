@@ -274,7 +274,7 @@ profile_joins(void)
 	const struct member *m = &gang_state.member;
 
 	return makes_profiles() && args.bins < PROFILE_BINS && gang_state.batch.direct == 0 &&
-		m->end - m->first <= PROFILE_PART;
+		m->end - m->first <= PROFILE_CHUNKS;
 }
 
 /* Sums of a frame of the batch in device memory; GK_BATCH_MAX: those of all frames. */

@@ -46,6 +46,21 @@ load_acquire_sys(const uint64_t *p)
 }
 
 /* Values that need no order with other data. @{ */
+static __device__ __forceinline__ uint32_t
+load_relaxed(const uint32_t *p)
+{
+	uint32_t v;
+
+	asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+	return v;
+}
+
+static __device__ __forceinline__ void
+store_relaxed(uint32_t *p, uint32_t v)
+{
+	asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" : : "l"(p), "r"(v) : "memory");
+}
+
 static __device__ __forceinline__ uint64_t
 load_relaxed(const uint64_t *p)
 {

@@ -3,14 +3,16 @@
  * Peaks of the frames of a batch, by all blocks of a gang, which meet after each step:
  *
  * 1. count: photons by bin and value, marks of pixels above the threshold
- * 2. clip: limits of each bin, one warp a bin
- * 3. compare: marks that are above the limit of their bin are hits
- * 4. list: pixels that may be seeds of blobs, in a queue of all blocks
- * 5. find: one warp a blob; it is filled and measured in a window of the frame
- * 6. order: places in the list, from the number of seeds before each seed
+ * 2. compare: limits of each bin, one warp a bin; marks that are above the limit of their bin are
+ *    hits; hits that may be seeds of blobs are put into a queue of all blocks
+ * 3. find: one warp a blob; it is filled and measured in a window of the frame
+ * 4. order: places in the list, from the number of seeds before each seed
  *
- * A frame with a blob that is larger than the window, or with more peaks than records, is searched
- * again by labels (gk_cuda_labels.cuh).
+ * A meeting takes about as long as the work of such a step on one frame. In step 2 blocks wait for
+ * single limits instead, and each compares the row before its first one again.
+ *
+ * A frame with a blob that is larger than the window, or with more hits than the queue has room
+ * for, is searched again by labels (gk_cuda_labels.cuh).
  */
 #ifndef GK_CUDA_PEAKS_CUH
 #define GK_CUDA_PEAKS_CUH
@@ -23,19 +25,29 @@
 #ifndef PEAK_STEP
 #define PEAK_STEP(number)
 #endif
+/* Lists in shared memory; a test with small frames defines less. @{ */
+#ifndef PEAK_REST
+#define PEAK_REST  1024 /* photons that are not in the table of values */
+#define PEAK_LIST  1024 /* pixels that may be seeds */
+#define PEAK_QUADS 1024 /* groups of 4 words of marks; more than a row of 65,504 pixels has */
+#endif
+/** @} */
 
-#define PEAK_LANES   0xFFFFFFFFu
-#define PEAK_GROUP   8	 /* pixels that a thread loads at once */
-#define PEAK_LOADS   4	 /* concurrent loads of photons and of bins, per thread */
-#define PEAK_STRIDE  129 /* entries of a bin in shared memory: odd, so that bins use all banks */
-#define PEAK_WINDOW  192 /* bins in shared memory; those of other bins are counted in `values` */
-#define PEAK_REST    1024
-#define PEAK_LIST    1024
-#define PEAK_ROWS    32 /* of a window: one row a lane */
-#define PEAK_COLS    64
-#define PEAK_ABOVE   4	/* rows of a window above the seed */
-#define PEAK_SEED_AT 31 /* columns before the seed */
-#define PEAK_DISC    6	/* pixels of a disc that a thread loads at once */
+#define PEAK_LANES    0xFFFFFFFFu
+#define PEAK_GROUP    8	  /* pixels that a thread loads at once */
+#define PEAK_STRIDE   129 /* entries of a bin in shared memory: odd, so that bins use all banks */
+#define PEAK_MOST     (GK_CUDA_PEAK_MIN + GK_CUDA_PEAK_INVALID - 1) /* in a table of values */
+#define PEAK_WINDOW   192 /* bins in shared memory; those of other bins are counted in `values` */
+#define PEAK_ROWS     32  /* of a window: one row a lane */
+#define PEAK_COLS     64
+#define PEAK_ABOVE    4	 /* rows of a window above the seed */
+#define PEAK_SEED_AT  31 /* columns before the seed */
+#define PEAK_DISC     6	 /* pixels of a disc that a thread loads at once */
+#define PEAK_TOGETHER 2	 /* groups of marks that a thread compares at once */
+#define PEAK_UNROLL   8	 /* pixels of a blob that are added without a branch */
+#define PEAK_POLLS    64 /* of a word, between two of `killed` */
+/* Bits of a limit that is not known yet: a NaN that no operation gives. */
+#define PEAK_UNKNOWN 0xFFFFFFFFu
 
 /* Constant memory of the search. */
 extern "C" {
@@ -57,7 +69,8 @@ static __shared__ struct peak_shared {
 	uint32_t base;	     /* first bin in shared memory */
 	uint32_t bins;	     /* bins in shared memory */
 	uint32_t n;	     /* entries of a list */
-	uint32_t next;
+	uint32_t groups;     /* of 8 pixels with marks */
+	uint32_t place;	     /* of the list in the queue */
 } peak_state;
 
 struct peak_count_area {
@@ -70,13 +83,20 @@ struct peak_window {
 	uint32_t blob[PEAK_ROWS * PEAK_COLS];
 };
 
-struct peak_find_area {
-	struct peak_window window[GK_CUDA_WARPS];
-	uint32_t list[PEAK_LIST]; /* pixels */
+struct peak_compare_area {
+	uint4 hits[PEAK_QUADS];			  /* marks, of which hits are left */
+	uint4 inner[PEAK_QUADS], rim[PEAK_QUADS]; /* where there are marks */
+	uint16_t group[PEAK_QUADS * 16];	  /* bytes of `hits` that have marks */
+	uint32_t list[PEAK_LIST];		  /* pixels */
 	uint8_t frame[PEAK_LIST];
 };
 
+struct peak_find_area {
+	struct peak_window window[GK_CUDA_WARPS];
+};
+
 GK_STATIC_ASSERT(sizeof(struct peak_count_area) <= GK_CUDA_SHARED, "in dynamic shared memory");
+GK_STATIC_ASSERT(sizeof(struct peak_compare_area) <= GK_CUDA_SHARED, "likewise");
 GK_STATIC_ASSERT(sizeof(struct peak_find_area) <= GK_CUDA_SHARED, "likewise");
 
 static __device__ __forceinline__ void *
@@ -123,7 +143,7 @@ slot_photons(uint32_t slot)
 static __device__ __forceinline__ uint32_t *
 slot_hits(uint32_t slot)
 {
-	return peak_args.hits + (uint64_t)slot * peak_args.s.hit_words + 2;
+	return peak_args.hits + (uint64_t)slot * peak_args.s.hit_words + 4;
 }
 
 static __device__ __forceinline__ float *
@@ -165,11 +185,13 @@ peak_meet(void)
 
 	__syncthreads();
 	if (threadIdx.x == 0) {
+		uint32_t polls = 0;
+
 		s->target += s->blocks;
 		s->go = 1;
 		arrive_only(s->met);
 		while ((int32_t)(load_acquire(s->met) - s->target) < 0) {
-			if (load_acquire(s->killed) != 0) {
+			if (++polls % PEAK_POLLS == 0 && load_acquire(s->killed) != 0) {
 				s->go = 0;
 				break;
 			}
@@ -181,50 +203,36 @@ peak_meet(void)
 
 /* --- 1. count --- */
 
-/* Add a pixel to the list of its bin. */
-static __device__ __forceinline__ void
-peak_list_rest(uint32_t slot, uint32_t bin, int16_t photons)
+/*
+ * Count a pixel that has no place in the block's table.
+ * @return its place in the frame's lists, where the caller writes it; UINT32_MAX: none
+ */
+static __device__ __forceinline__ uint32_t
+peak_count_far(uint32_t slot, uint32_t bin, int16_t photons)
 {
-	const uint32_t k =
-		atomicAdd(&peak_args.listed[(uint64_t)slot * peak_args.s.nb_bins + bin], 1u);
+	const uint64_t place = (uint64_t)slot * peak_args.s.nb_bins + bin;
+	const uint32_t small = (uint32_t)(photons - GK_CUDA_PEAK_MIN);
+	const bool invalid = photons == INT16_MIN;
 
-	slot_rest(slot)[peak_args.start[bin] + k] = photons;
+	if (small >= GK_CUDA_PEAK_INVALID && !invalid)
+		return peak_args.start[bin] + atomicAdd(&peak_args.listed[place], 1u);
+	atomicAdd(&peak_args.values[place * GK_CUDA_PEAK_VALUES +
+			  (invalid ? GK_CUDA_PEAK_INVALID : small)],
+		1u);
+	return UINT32_MAX;
 }
 
 static __device__ __forceinline__ void
-peak_count_pixel(struct peak_count_area *a, uint32_t slot, uint32_t bin, int32_t photons)
+peak_write_rest(uint32_t slot, uint32_t place, int16_t photons)
 {
-	const uint32_t small = (uint32_t)(photons - GK_CUDA_PEAK_MIN);
-	const uint32_t row = bin - peak_state.base;
-	uint32_t entry = small;
-
-	if (photons == 0)
-		return;
-	if (small >= GK_CUDA_PEAK_INVALID) {
-		if (photons != INT16_MIN) {
-			const uint32_t k = atomicAdd(&peak_state.n, 1u);
-
-			if (k < PEAK_REST)
-				a->rest[k] = bin << 16 | (uint16_t)photons;
-			else
-				peak_list_rest(slot, bin, (int16_t)photons);
-			return;
-		}
-		entry = GK_CUDA_PEAK_INVALID;
-	}
-	if (row < PEAK_WINDOW)
-		atomicAdd(&a->values[row * PEAK_STRIDE + entry], 1u);
-	else
-		atomicAdd(&peak_args.values[((uint64_t)slot * peak_args.s.nb_bins + bin) *
-					  GK_CUDA_PEAK_VALUES +
-				  entry],
-			1u);
+	if (place != UINT32_MAX)
+		slot_rest(slot)[place] = photons;
 }
 
 /*
  * A warp: count photons of 8 neighbouring pixels a lane; 4 neighbouring lanes have 32 pixels of a
- * row. Additions to the table have no branches.
- * @return bit mask of the pixels that are not counted yet; they are few
+ * row. Additions to the table have no branches. Pixels that have no place in it are listed.
+ * @return bit mask of the pixels for which the list has no room
  */
 static __device__ __forceinline__ uint32_t
 peak_count_group(struct peak_count_area *a, uint32_t slot, uint32_t at, const uint4 &photons,
@@ -256,6 +264,19 @@ peak_count_group(struct peak_count_area *a, uint32_t slot, uint32_t at, const ui
 	marks |= __shfl_down_sync(PEAK_LANES, marks, 2) << 16;
 	if (at != UINT32_MAX && peak_lane() % 4 == 0)
 		slot_hits(slot)[at / 32] = marks;
+	if (rest != 0) {
+		uint32_t k = atomicAdd(&peak_state.n, (uint32_t)__popc(rest));
+
+		/* from registers: to load a pixel again would take as long as hundreds of these */
+#pragma unroll
+		for (uint32_t i = 0; i < PEAK_GROUP; i++) {
+			if ((rest >> i & 1) && k < PEAK_REST) {
+				a->rest[k++] = (b[i / 2] >> i % 2 * 16) << 16 |
+					(x[i / 2] >> i % 2 * 16 & 0xFFFF);
+				rest &= ~(1u << i);
+			}
+		}
+	}
 	return rest;
 }
 
@@ -294,10 +315,13 @@ peak_flush(struct peak_count_area *a, uint32_t slot)
 {
 	const struct peak_shared *s = &peak_state;
 	const uint32_t n = min(s->n, (uint32_t)PEAK_REST);
+	uint32_t entry = 0, place = UINT32_MAX;
 
-	/* first, because a thread waits for the place of a photon in its list */
-	for (uint32_t i = threadIdx.x; i < n; i += GK_CUDA_THREADS)
-		peak_list_rest(slot, a->rest[i] >> 16, (int16_t)(uint16_t)a->rest[i]);
+	/* the place comes while the table is added */
+	if (threadIdx.x < n) {
+		entry = a->rest[threadIdx.x];
+		place = peak_count_far(slot, entry >> 16, (int16_t)(uint16_t)entry);
+	}
 	for (uint32_t row = peak_warp(); row < s->bins; row += GK_CUDA_WARPS) {
 		uint32_t *to = peak_args.values +
 			((uint64_t)slot * peak_args.s.nb_bins + s->base + row) *
@@ -314,6 +338,13 @@ peak_flush(struct peak_count_area *a, uint32_t slot)
 			}
 		}
 	}
+	peak_write_rest(slot, place, (int16_t)(uint16_t)entry);
+#pragma unroll 1
+	for (uint32_t i = threadIdx.x + GK_CUDA_THREADS; i < n; i += GK_CUDA_THREADS) {
+		entry = a->rest[i];
+		place = peak_count_far(slot, entry >> 16, (int16_t)(uint16_t)entry);
+		peak_write_rest(slot, place, (int16_t)(uint16_t)entry);
+	}
 }
 
 static __device__ __forceinline__ void
@@ -329,9 +360,32 @@ peak_clear_keys(uint32_t slot)
 static __device__ __forceinline__ void
 peak_clear_slot(uint32_t slot)
 {
+	uint32_t *upper = (uint32_t *)slot_upper(slot);
+
 	peak_clear_keys(slot);
+	for (uint32_t i = peak_thread(); i < peak_args.s.nb_bins; i += peak_threads())
+		store_relaxed(upper + i, PEAK_UNKNOWN);
 	if (peak_state.block == 0 && threadIdx.x < sizeof(struct gk_cuda_peak_counters) / 4)
 		__stcg((uint32_t *)&peak_args.counters[slot] + threadIdx.x, 0u);
+}
+
+/* 8 neighbouring pixels. */
+struct peak_group {
+	uint4 photons, bins;
+	uint32_t at; /* index of the first one; UINT32_MAX: outside the frame, all are masked */
+};
+
+static __device__ __forceinline__ struct peak_group
+peak_group_load(uint32_t slot, uint32_t group, uint32_t groups)
+{
+	struct peak_group g = {make_uint4(0, 0, 0, 0), make_uint4(~0u, ~0u, ~0u, ~0u),
+		peak_group_at(group, groups)};
+
+	if (g.at != UINT32_MAX) {
+		g.photons = __ldcg((const uint4 *)(slot_photons(slot) + g.at));
+		g.bins = __ldcg((const uint4 *)(peak_args.bin + g.at));
+	}
+	return g;
 }
 
 static __device__ __noinline__ void
@@ -342,53 +396,48 @@ peak_count(void)
 	const uint32_t groups =
 		(s->end - s->first) * GK_CUDA_PEAK_ROWS * GK_CUDA_PEAK_COLS / PEAK_GROUP;
 	const int32_t above = peak_above(s->params.threshold);
+	/* one group, not more: with more at once the additions do not overlap with loads */
+	struct peak_group ahead = peak_group_load(s->slot, threadIdx.x, groups);
 
+	for (uint32_t f = 0; f < s->nb_frames; f++)
+		peak_clear_slot(s->slot + f);
 	for (uint32_t i = threadIdx.x; i < s->bins * PEAK_STRIDE; i += GK_CUDA_THREADS)
 		a->values[i] = 0;
+#pragma unroll 1
 	for (uint32_t f = 0; f < s->nb_frames; f++) {
 		const uint32_t slot = s->slot + f;
 
 		if (threadIdx.x == 0)
 			s->n = 0;
 		__syncthreads();
-		for (uint32_t g = threadIdx.x; g - peak_lane() < groups;
-			g += PEAK_LOADS * GK_CUDA_THREADS) {
-			uint4 photons[PEAK_LOADS], bins[PEAK_LOADS];
-			uint32_t at[PEAK_LOADS], rest = 0;
+#pragma unroll 1
+		for (uint32_t g = threadIdx.x; g - peak_lane() < groups; g += GK_CUDA_THREADS) {
+			const struct peak_group now = ahead;
+			uint32_t rest;
 
-#pragma unroll
-			for (uint32_t k = 0; k < PEAK_LOADS; k++) {
-				at[k] = peak_group_at(g + k * GK_CUDA_THREADS, groups);
-				/* groups outside the frame are masked */
-				photons[k] = make_uint4(0, 0, 0, 0);
-				bins[k] = make_uint4(~0u, ~0u, ~0u, ~0u);
-				if (at[k] == UINT32_MAX)
-					continue;
-				photons[k] = __ldcg((const uint4 *)(slot_photons(slot) + at[k]));
-				bins[k] = __ldcg((const uint4 *)(peak_args.bin + at[k]));
-			}
-#pragma unroll
-			for (uint32_t k = 0; k < PEAK_LOADS; k++)
-				rest |= peak_count_group(a, slot, at[k], photons[k], bins[k], above)
-					<< k * PEAK_GROUP;
+			if (g + GK_CUDA_THREADS - peak_lane() < groups)
+				ahead = peak_group_load(slot, g + GK_CUDA_THREADS, groups);
+			else if (f + 1 < s->nb_frames)
+				ahead = peak_group_load(slot + 1, threadIdx.x, groups);
+			rest = peak_count_group(a, slot, now.at, now.photons, now.bins, above);
 #pragma unroll 1
 			for (; rest != 0; rest &= rest - 1) {
-				const uint32_t i = (uint32_t)__ffs((int)rest) - 1;
-				const uint32_t pixel = i % PEAK_GROUP +
-					peak_group_at(g + i / PEAK_GROUP * GK_CUDA_THREADS, groups);
+				const uint32_t pixel = now.at + (uint32_t)__ffs((int)rest) - 1;
+				const int16_t photons = __ldcg(slot_photons(slot) + pixel);
 
-				peak_count_pixel(a, slot, __ldcg(peak_args.bin + pixel),
-					__ldcg(slot_photons(slot) + pixel));
+				peak_write_rest(slot,
+					peak_count_far(
+						slot, __ldcg(peak_args.bin + pixel), photons),
+					photons);
 			}
 		}
 		__syncthreads();
 		peak_flush(a, slot);
-		peak_clear_slot(slot);
 		__syncthreads();
 	}
 }
 
-/* --- 2. clip --- */
+/* --- 2. compare --- */
 
 /* Sum over a warp. */
 static __device__ __forceinline__ int64_t
@@ -424,12 +473,14 @@ peak_clip_bin(uint32_t slot, uint32_t bin)
 	const uint32_t any = c[0] | c[1] | c[2] | c[3];
 	struct gk_peak_limits l = gk_peak_first_limits();
 	struct gk_peak_range last = {1, 0};
+	const uint32_t used = peak_args.used[bin];
+	/* sums of values fit into 32 bits */
+	const bool few = used <= INT32_MAX / (PEAK_MOST * PEAK_MOST);
 	uint32_t zeros;
 
 	if (any != 0)
 		__stcg(row, make_uint4(0, 0, 0, 0));
-	zeros = peak_args.used[bin] - nb_rest -
-		__reduce_add_sync(PEAK_LANES, c[0] + c[1] + c[2] + c[3]);
+	zeros = used - nb_rest - __reduce_add_sync(PEAK_LANES, c[0] + c[1] + c[2] + c[3]);
 	/* all lanes have read it */
 	if (nb_rest != 0 && lane == 0)
 		__stcg(&peak_args.listed[place], 0u);
@@ -445,6 +496,28 @@ peak_clip_bin(uint32_t slot, uint32_t bin)
 		/* the same pixels give the same limits in all other rounds */
 		if (i > 0 && r.first == last.first && r.last == last.last)
 			break;
+		last = r;
+		if (few && r.first >= GK_CUDA_PEAK_MIN && r.last <= PEAK_MOST) {
+			uint32_t n = 0;
+			int32_t sum = 0, squares = 0;
+
+#pragma unroll
+			for (uint32_t k = 0; k < per_lane; k++) {
+				const int32_t value =
+					(int32_t)(lane * per_lane + k) + GK_CUDA_PEAK_MIN;
+				const int32_t count =
+					value >= r.first && value <= r.last ? (int32_t)c[k] : 0;
+
+				n += (uint32_t)count;
+				sum += count * value;
+				squares += count * (value * value);
+			}
+			n = __reduce_add_sync(PEAK_LANES, n);
+			sum = __reduce_add_sync(PEAK_LANES, sum);
+			squares = __reduce_add_sync(PEAK_LANES, squares);
+			l = gk_peak_clip(n, (float)sum, (float)squares, &peak_state.params);
+			continue;
+		}
 #pragma unroll
 		for (uint32_t k = 0; k < per_lane; k++)
 			peak_add(
@@ -456,15 +529,14 @@ peak_clip_bin(uint32_t slot, uint32_t bin)
 		sums.sum = peak_sum(sums.sum);
 		sums.squares = peak_sum(sums.squares);
 		l = gk_peak_clip(sums.n, (float)sums.sum, (float)sums.squares, &peak_state.params);
-		last = r;
 	}
 	if (lane == 0) {
 		slot_offset(slot)[bin] = l.offset;
-		slot_upper(slot)[bin] = l.upper;
+		store_relaxed((uint32_t *)slot_upper(slot) + bin, __float_as_uint(l.upper));
 	}
 }
 
-static __device__ __noinline__ void
+static __device__ __forceinline__ void
 peak_clip_all(void)
 {
 	const uint32_t bins = peak_args.s.nb_bins, all = bins * peak_state.nb_frames;
@@ -474,60 +546,295 @@ peak_clip_all(void)
 		peak_clip_bin(peak_state.slot + i / bins, i % bins);
 }
 
-/* --- 3. compare --- */
-
-/* @return the marks of 8 pixels that are hits */
-static __device__ __forceinline__ uint32_t
-peak_compare_group(uint32_t slot, uint32_t at, uint32_t marks)
+/*
+ * One thread that waits for a limit. Limits stay unknown if the kernel is killed: comparisons with
+ * them are false.
+ */
+static __device__ __forceinline__ bool
+peak_goes_on(uint32_t *polls)
 {
-	const uint4 photons = __ldcg((const uint4 *)(slot_photons(slot) + at));
-	const uint4 bins = __ldcg((const uint4 *)(peak_args.bin + at));
+	return ++*polls % PEAK_POLLS != 0 || load_acquire(peak_state.killed) == 0;
+}
+
+/* One thread: the marks of 8 neighbouring pixels that are hits. */
+static __device__ __forceinline__ uint32_t
+peak_group_hits(uint32_t slot, const uint4 &photons, const uint4 &bins, uint32_t marks)
+{
 	const uint32_t x[4] = {photons.x, photons.y, photons.z, photons.w};
 	const uint32_t b[4] = {bins.x, bins.y, bins.z, bins.w};
-	const float *upper = slot_upper(slot);
-	float limit[PEAK_GROUP];
-	uint32_t hits = 0;
+	const uint32_t *upper = (const uint32_t *)slot_upper(slot);
+	uint32_t limit[PEAK_GROUP] = {}, hits = 0, polls = 0;
+	bool known;
 
+	do {
+		known = true;
+#pragma unroll
+		for (uint32_t i = 0; i < PEAK_GROUP; i++)
+			if (marks >> i & 1)
+				limit[i] = load_relaxed(
+					upper + (b[i / 2] >> i % 2 * 16 & GK_PEAK_BIN_MASK));
+#pragma unroll
+		for (uint32_t i = 0; i < PEAK_GROUP; i++)
+			if (marks >> i & 1)
+				known = known && limit[i] != PEAK_UNKNOWN;
+	} while (!known && peak_goes_on(&polls));
 #pragma unroll
 	for (uint32_t i = 0; i < PEAK_GROUP; i++)
 		if (marks >> i & 1)
-			limit[i] = __ldcg(upper + (b[i / 2] >> i % 2 * 16 & GK_PEAK_BIN_MASK));
-#pragma unroll
-	for (uint32_t i = 0; i < PEAK_GROUP; i++)
-		if (marks >> i & 1)
-			hits |= (uint32_t)((float)(int16_t)(x[i / 2] >> i % 2 * 16) > limit[i])
+			hits |= (uint32_t)((float)(int16_t)(x[i / 2] >> i % 2 * 16) >
+					__uint_as_float(limit[i]))
 				<< i;
 	return hits;
+}
+
+/* Compare the listed groups. @param at  index of the part's first pixel */
+static __device__ __forceinline__ void
+peak_compare_groups(struct peak_compare_area *a, uint32_t slot, uint32_t at)
+{
+	const int16_t *photons = slot_photons(slot) + at;
+	const uint16_t *bins = peak_args.bin + at;
+	const uint32_t n = peak_state.groups;
+	uint8_t *hits = (uint8_t *)a->hits;
+
+#pragma unroll 1
+	for (uint32_t i = threadIdx.x; i < n; i += PEAK_TOGETHER * GK_CUDA_THREADS) {
+		uint4 x[PEAK_TOGETHER] = {}, b[PEAK_TOGETHER] = {};
+		uint32_t group[PEAK_TOGETHER];
+
+#pragma unroll
+		for (uint32_t k = 0; k < PEAK_TOGETHER; k++) {
+			if (i + k * GK_CUDA_THREADS >= n)
+				continue;
+			group[k] = a->group[i + k * GK_CUDA_THREADS];
+			x[k] = __ldcg((const uint4 *)(photons + group[k] * PEAK_GROUP));
+			b[k] = __ldcg((const uint4 *)(bins + group[k] * PEAK_GROUP));
+		}
+#pragma unroll
+		for (uint32_t k = 0; k < PEAK_TOGETHER; k++)
+			if (i + k * GK_CUDA_THREADS < n)
+				hits[group[k]] =
+					(uint8_t)peak_group_hits(slot, x[k], b[k], hits[group[k]]);
+	}
+}
+
+/* A part of a frame: groups of 4 words. */
+struct peak_part {
+	uint32_t f;
+	uint32_t start;	     /* of those in shared memory */
+	uint32_t first, end; /* of those that are the block's own */
+};
+
+/* The next part of the block's share. The first one follows {UINT32_MAX, 0, UINT32_MAX,
+ * UINT32_MAX}. */
+static __device__ __forceinline__ struct peak_part
+peak_next_part(const struct peak_part *p)
+{
+	const uint64_t quads = (peak_args.s.words + 3) / 4;
+	const uint32_t begin = (uint32_t)(peak_state.block * quads / peak_state.blocks);
+	const uint32_t end = (uint32_t)((peak_state.block + 1) * quads / peak_state.blocks);
+	const uint32_t before = peak_args.s.cols / 32 + 1;
+	struct peak_part next = {p->f, 0, p->end, end};
+
+	if (next.first >= end) {
+		next.f++;
+		next.first = begin;
+	}
+	/* no share */
+	if (begin == end)
+		next.f = peak_state.nb_frames;
+	if (next.first * 4 > before)
+		next.start = (next.first * 4 - before) / 4;
+	next.end = min(end, next.start + PEAK_QUADS);
+	return next;
+}
+
+static __device__ __forceinline__ uint4
+peak_part_marks(const struct peak_part *p, uint32_t i)
+{
+	if (p->f >= peak_state.nb_frames || i >= p->end - p->start)
+		return make_uint4(0, 0, 0, 0);
+	return __ldcg((const uint4 *)slot_hits(peak_state.slot + p->f) + p->start + i);
+}
+
+/* One thread: list the groups of 4 words that have marks. */
+static __device__ __forceinline__ void
+peak_list_groups(struct peak_compare_area *a, uint32_t i, const uint4 &marks)
+{
+	const uint32_t word[4] = {marks.x, marks.y, marks.z, marks.w};
+	uint32_t bytes = 0, k;
+
+#pragma unroll
+	for (uint32_t b = 0; b < 16; b++)
+		bytes |= (uint32_t)((word[b / 4] >> b % 4 * 8 & 0xFF) != 0) << b;
+	k = atomicAdd(&peak_state.groups, (uint32_t)__popc(bytes));
+#pragma unroll 1
+	for (; bytes != 0; bytes &= bytes - 1)
+		a->group[k++] = (uint16_t)(i * 16 + (uint32_t)__ffs((int)bytes) - 1);
+}
+
+/*
+ * Pixels of a word of a part that may be seeds: inner ones, without an inner one before them.
+ * @param word  of the frame
+ * @param i     the same in the part
+ */
+static __device__ __forceinline__ uint32_t
+peak_seeds(const struct peak_compare_area *a, uint32_t word, uint32_t i)
+{
+	const uint32_t *hits = (const uint32_t *)a->hits + i, row_words = peak_args.s.cols / 32;
+	const uint32_t *above = hits - row_words;
+	uint32_t inner = hits[0], before;
+
+	/* the first row of a frame has no inner pixels */
+	if (inner == 0 || word < row_words)
+		return 0;
+	inner &= ((const uint32_t *)a->inner)[i];
+	if (inner == 0)
+		return 0;
+	before = hits[0] << 1 | above[0] | above[0] << 1 | above[0] >> 1 | above[1] << 31;
+	/* otherwise they may be before the part */
+	if ((inner & 1) != 0)
+		before |= hits[-1] >> 31 | above[-1] >> 31;
+	return inner & (~before | ((const uint32_t *)a->rim)[i]);
+}
+
+/* The queue of the gang, in memory of the search by labels. */
+static __device__ __forceinline__ uint2 *
+peak_queue(void)
+{
+	return (uint2 *)(peak_args.seed + (uint64_t)peak_state.gang * peak_args.s.seeds_max);
+}
+
+/* The second word of an entry: frame, bin and panel of the pixel. */
+#define PEAK_ENTRY_BIN	 4
+#define PEAK_ENTRY_PANEL 18
+GK_STATIC_ASSERT(GK_CUDA_PEAK_FRAMES <= 1 << PEAK_ENTRY_BIN &&
+		GK_PEAK_BINS_MAX <= 1 << (PEAK_ENTRY_PANEL - PEAK_ENTRY_BIN) &&
+		GK_PEAK_PANELS_MAX <= 1 << (32 - PEAK_ENTRY_PANEL),
+	"all have room");
+
+static __device__ __forceinline__ uint32_t
+peak_bin_and_panel(uint32_t at)
+{
+	return (uint32_t)peak_args.bin[at] << PEAK_ENTRY_BIN |
+		(uint32_t)peak_args.panel_of[at] << PEAK_ENTRY_PANEL;
+}
+
+/* Put a pixel into the queue. A frame is searched by labels if there is no room. */
+static __device__ __forceinline__ void
+peak_enqueue(uint32_t place, uint32_t at, uint32_t f, uint32_t bin_and_panel)
+{
+	if (place < peak_args.s.seeds_max)
+		__stcg(peak_queue() + place, make_uint2(at, bin_and_panel | f));
+	else
+		__stcg(&peak_args.counters[peak_state.slot + f].heavy, 1u);
+}
+
+/* List pixels of a word, in the queue if the block's list is full. */
+static __device__ __forceinline__ void
+peak_list(struct peak_compare_area *a, uint32_t word, uint32_t f, uint32_t seeds)
+{
+	struct peak_shared *s = &peak_state;
+
+	for (; seeds != 0; seeds &= seeds - 1) {
+		const uint32_t at = word * 32 + (uint32_t)__ffs((int)seeds) - 1;
+		const uint32_t k = atomicAdd(&s->n, 1u);
+
+		if (k < PEAK_LIST) {
+			a->list[k] = at;
+			a->frame[k] = (uint8_t)f;
+		} else {
+			peak_enqueue(atomicAdd(&peak_args.counters[s->slot].queued, 1u), at, f,
+				peak_bin_and_panel(at));
+		}
+	}
+}
+
+/* Move the block's list to the queue. */
+static __device__ __forceinline__ void
+peak_queue_listed(struct peak_compare_area *a)
+{
+	struct peak_shared *s = &peak_state;
+	uint32_t n, at = 0, more = 0;
+
+	__syncthreads();
+	n = min(s->n, (uint32_t)PEAK_LIST);
+	if (n == 0)
+		return;
+	if (threadIdx.x == 0)
+		s->place = atomicAdd(&peak_args.counters[s->slot].queued, n);
+	/* meanwhile */
+	if (threadIdx.x < n) {
+		at = a->list[threadIdx.x];
+		more = peak_bin_and_panel(at);
+	}
+	__syncthreads();
+	for (uint32_t i = threadIdx.x; i < n; i += GK_CUDA_THREADS) {
+		peak_enqueue(s->place + i, at, a->frame[i], more);
+		if (i + GK_CUDA_THREADS < n) {
+			at = a->list[i + GK_CUDA_THREADS];
+			more = peak_bin_and_panel(at);
+		}
+	}
 }
 
 static __device__ __noinline__ void
 peak_compare_all(void)
 {
-	const uint32_t pairs = (peak_args.s.words + 1) / 2;
+	struct peak_compare_area *a = (struct peak_compare_area *)peak_area();
+	struct peak_shared *s = &peak_state;
+	struct peak_part next = {UINT32_MAX, 0, UINT32_MAX, UINT32_MAX};
+	uint4 ahead;
 
-	for (uint32_t f = 0; f < peak_state.nb_frames; f++) {
-		const uint32_t slot = peak_state.slot + f;
-		uint64_t *words = (uint64_t *)slot_hits(slot);
+	if (threadIdx.x == 0)
+		s->n = s->groups = 0;
+	next = peak_next_part(&next);
+	ahead = peak_part_marks(&next, threadIdx.x);
+	/* all limits of the block, before it waits for those of others */
+	peak_clip_all();
+	__syncthreads();
+#pragma unroll 1
+	while (next.f < s->nb_frames) {
+		const struct peak_part p = next;
+		const uint32_t slot = s->slot + p.f, all = p.end - p.start;
+		uint32_t marked = 0; /* bit mask of the thread's turns */
 
-		for (uint32_t i = peak_thread(); i < pairs; i += peak_threads()) {
-			const uint64_t marks = __ldcg((const unsigned long long *)words + i);
-			uint64_t left = marks, hits = 0;
+#pragma unroll 1
+		for (uint32_t i = threadIdx.x, turn = 1; i < all; i += GK_CUDA_THREADS, turn *= 2) {
+			const uint4 marks = turn == 1 ? ahead : peak_part_marks(&p, i);
 
-			while (left != 0) {
-				const uint32_t byte = ((uint32_t)__ffsll((long long)left) - 1) / 8;
-				const uint32_t some = (uint32_t)(left >> byte * 8) & 0xFF;
-
-				left &= ~(UINT64_C(0xFF) << byte * 8);
-				hits |= (uint64_t)peak_compare_group(slot, i * 64 + byte * 8, some)
-					<< byte * 8;
-			}
-			if (hits != marks)
-				__stcg((unsigned long long *)words + i, (unsigned long long)hits);
+			a->hits[i] = marks;
+			if ((marks.x | marks.y | marks.z | marks.w) == 0)
+				continue;
+			a->inner[i] = __ldcg((const uint4 *)peak_args.inner + p.start + i);
+			a->rim[i] = __ldcg((const uint4 *)peak_args.rim + p.start + i);
+			marked |= turn;
+			peak_list_groups(a, i, marks);
 		}
+		next = peak_next_part(&p);
+		ahead = peak_part_marks(&next, threadIdx.x);
+		__syncthreads();
+		peak_compare_groups(a, slot, p.start * 128);
+		__syncthreads();
+		if (threadIdx.x == 0)
+			s->groups = 0;
+#pragma unroll 1
+		for (uint32_t i = threadIdx.x; marked != 0; i += GK_CUDA_THREADS, marked /= 2) {
+			if (!(marked & 1) || p.start + i < p.first)
+				continue;
+			__stcg((uint4 *)slot_hits(slot) + p.start + i, a->hits[i]);
+#pragma unroll 1
+			for (uint32_t k = 0; k < 4; k++) {
+				const uint32_t word = (p.start + i) * 4 + k;
+
+				peak_list(a, word, p.f, peak_seeds(a, word, i * 4 + k));
+			}
+		}
+		__syncthreads();
 	}
+	peak_queue_listed(a);
 }
 
-/* --- 4. list --- */
+/* --- 3. find --- */
 
 static __device__ __forceinline__ struct gk_peak_frame
 peak_frame(uint32_t slot)
@@ -542,8 +849,9 @@ peak_frame(uint32_t slot)
 static __device__ __forceinline__ struct gk_peak_sums
 peak_disc(const struct gk_peak_frame *f, const struct gk_peak_disc *d, int32_t *highest)
 {
-	const uint32_t width = (uint32_t)(d->right - d->left);
-	const uint32_t all = width * (uint32_t)(d->end - d->first);
+	/* a row takes a power of two of lanes, because a division takes long */
+	const uint32_t shift = 32 - (uint32_t)__clz(max(d->right - d->left - 1, 0));
+	const uint32_t all = (uint32_t)(d->end - d->first) << shift;
 	struct gk_peak_sums s;
 	uint32_t n = 0;
 	int32_t sum = 0, max = 0;
@@ -558,14 +866,14 @@ peak_disc(const struct gk_peak_frame *f, const struct gk_peak_disc *d, int32_t *
 #pragma unroll
 		for (uint32_t k = 0; k < PEAK_DISC; k++) {
 			const uint32_t i = first + k * 32;
-			const int32_t y = d->first + (int32_t)(i / width);
-			const int32_t x = d->left + (int32_t)(i % width);
+			const int32_t y = d->first + (int32_t)(i >> shift);
+			const int32_t x = d->left + (int32_t)(i & ((1u << shift) - 1));
 			const uint64_t at =
 				d->origin + (uint64_t)(d->ss + y) * f->cols + (uint32_t)(d->fs + x);
 
 			photons[k] = INT16_MIN;
 			bin[k] = GK_PEAK_MASKED;
-			if (i < all && x * x + y * y <= d->radius * d->radius) {
+			if (i < all && x < d->right && x * x + y * y <= d->radius * d->radius) {
 				photons[k] = f->photons[at];
 				bin[k] = f->bin[at];
 			}
@@ -627,63 +935,102 @@ peak_disc_rounded(const struct gk_peak_frame *f, const struct gk_peak_disc *d)
 	return b;
 }
 
-/* A pixel of a blob; `at`: index in the frame. */
-static __device__ __forceinline__ uint32_t
-peak_blob_pixel(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
-	const uint32_t *blob, uint32_t i, uint64_t *at)
+/* Photons of a pixel of a blob, which is a hit. @param bin  receives its bin */
+static __device__ __forceinline__ float
+peak_blob_photons(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
+	uint32_t position, uint32_t *bin)
 {
-	const uint32_t position = blob[i];
+	const uint64_t at = gk_peak_at(f, panel, gk_peak_fs(position), gk_peak_ss(position));
 
-	*at = gk_peak_at(f, panel, gk_peak_fs(position), gk_peak_ss(position));
-	return position;
+	*bin = f->bin[at];
+	return (float)f->photons[at];
 }
 
-/* A warp: gk_peak_first_centre(). All lanes load, then all add in fill order. */
+/*
+ * A warp: add the value of each of the first `some` lanes, in their order. The others have 0, which
+ * changes no sum that began with 0.
+ */
+template <uint32_t sums>
+static __device__ __forceinline__ void
+peak_add_lanes(float total[sums], const float value[sums], uint32_t some)
+{
+#pragma unroll 1
+	for (uint32_t i = 0; i < some; i += PEAK_UNROLL) {
+#pragma unroll
+		for (uint32_t k = 0; k < PEAK_UNROLL; k++)
+#pragma unroll
+			for (uint32_t j = 0; j < sums; j++)
+				total[j] = __fadd_rn(
+					total[j], __shfl_sync(PEAK_LANES, value[j], i + k));
+	}
+}
+
+/*
+ * A warp: gk_peak_first_centre().
+ * @param photons  receives those of the lane's pixel among the first 32
+ */
 static __device__ __forceinline__ int
 peak_first_centre(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
-	const uint32_t *blob, uint32_t n, int32_t *fs, int32_t *ss)
+	const uint32_t *blob, uint32_t n, int32_t *fs, int32_t *ss, float *photons)
 {
-	struct gk_peak_centre c = {0.0f, 0.0f, 0.0f};
+	float total[3] = {0.0f, 0.0f, 0.0f};
+	struct gk_peak_centre c;
 
+#pragma unroll 1
 	for (uint32_t first = 0; first < n; first += 32) {
 		const uint32_t some = min(n - first, 32u);
-		uint32_t position = 0;
-		float weight = 0.0f;
-		uint64_t at;
+		float value[3] = {0.0f, 0.0f, 0.0f};
 
 		if (peak_lane() < some) {
-			position = peak_blob_pixel(f, panel, blob, first + peak_lane(), &at);
-			weight = gk_peak_weight(f, at);
+			const uint32_t position = blob[first + peak_lane()];
+			struct gk_peak_centre one = {0.0f, 0.0f, 0.0f};
+			uint32_t bin;
+			const float x = peak_blob_photons(f, panel, position, &bin);
+
+			gk_peak_centre_add(&one, position, fabsf(gk_sub(x, f->offset[bin])));
+			value[0] = one.total;
+			value[1] = one.fs;
+			value[2] = one.ss;
+			if (first == 0)
+				*photons = x;
 		}
-		for (uint32_t i = 0; i < some; i++)
-			gk_peak_centre_add(&c, __shfl_sync(PEAK_LANES, position, i),
-				__shfl_sync(PEAK_LANES, weight, i));
+		peak_add_lanes<3>(total, value, some);
 	}
+	c = {total[0], total[1], total[2]};
 	return gk_peak_centre_pixel(&c, panel, fs, ss);
 }
 
 /* A warp: sums above a background, likewise. */
 static __device__ __forceinline__ struct gk_peak_above
 peak_above_sums(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
-	const uint32_t *blob, uint32_t n, float mean)
+	const uint32_t *blob, uint32_t n, float mean, float photons)
 {
-	struct gk_peak_above s = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+	float total[4] = {0.0f, 0.0f, 0.0f, 0.0f}, most = 0.0f;
 
+#pragma unroll 1
 	for (uint32_t first = 0; first < n; first += 32) {
 		const uint32_t some = min(n - first, 32u);
-		uint32_t position = 0;
-		float photons = 0.0f;
-		uint64_t at;
+		struct gk_peak_above one = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+		float value[4];
 
 		if (peak_lane() < some) {
-			position = peak_blob_pixel(f, panel, blob, first + peak_lane(), &at);
-			photons = gk_peak_photons(f, at);
+			const uint32_t position = blob[first + peak_lane()];
+			uint32_t bin;
+
+			if (first != 0)
+				photons = peak_blob_photons(f, panel, position, &bin);
+			gk_peak_above_add(&one, position, photons, mean);
 		}
-		for (uint32_t i = 0; i < some; i++)
-			gk_peak_above_add(&s, __shfl_sync(PEAK_LANES, position, i),
-				__shfl_sync(PEAK_LANES, photons, i), mean);
+		value[0] = one.intensity;
+		value[1] = one.raw;
+		value[2] = one.fs;
+		value[3] = one.ss;
+		peak_add_lanes<4>(total, value, some);
+		most = one.max > most ? one.max : most;
 	}
-	return s;
+	/* not negative: in the order of integers */
+	most = __uint_as_float(__reduce_max_sync(PEAK_LANES, __float_as_uint(most)));
+	return {total[0], total[1], most, total[2], total[3]};
 }
 
 /*
@@ -692,11 +1039,10 @@ peak_above_sums(const struct gk_peak_frame *f, const struct gk_peak_panel *panel
  * @param record  set if the result is not GK_PEAK_DROPPED
  */
 static __device__ __forceinline__ uint32_t
-peak_measure(uint32_t slot, uint32_t number, const uint32_t *blob, uint32_t n,
-	struct gk_cuda_peak_record *record)
+peak_measure(uint32_t slot, uint32_t number, const struct gk_peak_panel *panel,
+	const uint32_t *blob, uint32_t n, uint32_t bin, struct gk_cuda_peak_record *record)
 {
 	const struct gk_peak_frame f = peak_frame(slot);
-	const struct gk_peak_panel panel = peak_args.panel[number];
 	const struct gk_peak_params *params = &peak_state.params;
 	struct gk_peak_background background;
 	struct gk_peak_above above;
@@ -704,20 +1050,21 @@ peak_measure(uint32_t slot, uint32_t number, const uint32_t *blob, uint32_t n,
 	struct gk_peak_sums sums;
 	struct gk_peak_disc disc;
 	int32_t fs = 0, ss = 0, highest;
+	float photons = 0.0f; /* of the lane's pixel */
 
 	/* the same in all lanes */
-	if (!peak_first_centre(&f, &panel, blob, n, &fs, &ss))
+	if (!peak_first_centre(&f, panel, blob, n, &fs, &ss, &photons))
 		return GK_PEAK_DROPPED;
-	disc = gk_peak_disc(&f, &panel, fs, ss, params->bg_radius);
+	disc = gk_peak_disc(&f, panel, fs, ss, params->bg_radius);
 	sums = peak_disc(&f, &disc, &highest);
 	background = gk_peak_is_exact(&sums) ? gk_peak_background_from(&sums, highest)
 					     : peak_disc_rounded(&f, &disc);
 	ring = gk_peak_ring_from(&f, &disc, &background);
-	above = peak_above_sums(&f, &panel, blob, n, ring.mean);
+	above = peak_above_sums(&f, panel, blob, n, ring.mean, photons);
 	record->verdict =
-		gk_peak_measure_sums(&f, &panel, params, blob, n, &ring, &above, &record->peak);
+		(uint16_t)gk_peak_measure_sums(panel, params, bin, n, &ring, &above, &record->peak);
 	record->peak.panel = number;
-	record->key = peak_args.first_key[number] + gk_peak_ss(blob[0]) * panel.width +
+	record->key = peak_args.first_key[number] + gk_peak_ss(blob[0]) * panel->width +
 		gk_peak_fs(blob[0]);
 	return record->verdict;
 }
@@ -738,43 +1085,62 @@ peak_mark(uint32_t slot, uint32_t key, uint32_t verdict)
 	}
 }
 
-/* A window of a panel around a seed, a row a lane. */
-struct peak_view {
-	uint32_t x, y;	       /* of its first pixel, in the panel */
-	uint32_t seed_x, lane; /* of the seed, in the window */
-	uint64_t hits;	       /* of the lane's row */
-};
-
+/*
+ * 64 pixels of the lane's row of a window. They are read before the panel is known, whose borders
+ * may be within them.
+ * @param row,column  of the seed, in the frame
+ */
 static __device__ __forceinline__ uint64_t
-peak_view_row(uint32_t slot, const struct gk_peak_panel *panel, uint32_t x, uint32_t y)
+peak_view_load(uint32_t slot, uint32_t row, uint32_t column)
 {
+	const int32_t y = (int32_t)(row + peak_lane()) - PEAK_ABOVE;
 	const uint32_t *words = slot_hits(slot);
-	const uint32_t width = panel->width - x;
-	uint64_t at, hits;
 	uint32_t low, middle, high;
+	int32_t at;
 
-	if (y >= panel->height)
+	if ((uint32_t)y >= peak_args.s.rows)
 		return 0;
-	at = (uint64_t)(panel->ss + y) * peak_args.s.cols + panel->fs + x;
-	low = __ldcg(words + at / 32);
-	middle = __ldcg(words + at / 32 + 1);
-	high = __ldcg(words + at / 32 + 2);
-	hits = (uint64_t)__funnelshift_r(middle, high, (uint32_t)at % 32) << 32 |
+	/* -31 in the first row */
+	at = y * (int32_t)peak_args.s.cols + (int32_t)column - PEAK_SEED_AT;
+	words += at >> 5;
+	low = __ldcg(words);
+	middle = __ldcg(words + 1);
+	high = __ldcg(words + 2);
+	return (uint64_t)__funnelshift_r(middle, high, (uint32_t)at % 32) << 32 |
 		__funnelshift_r(low, middle, (uint32_t)at % 32);
-	return width < 64 ? hits & ((UINT64_C(1) << width) - 1) : hits;
 }
 
-/* Pixels of the lane's row that can be seeds. */
-static __device__ __forceinline__ uint64_t
-peak_view_inner(const struct peak_view *v, const struct gk_peak_panel *panel)
-{
-	const uint32_t y = v->y + peak_lane(), last = panel->width - 1 - v->x;
-	uint64_t inner = ~UINT64_C(0);
+/* A window of a panel around a seed, a row a lane. */
+struct peak_view {
+	uint64_t hits;	/* of the lane's row */
+	uint64_t inner; /* pixels of this row that can be seeds */
+};
 
-	if (y == 0 || y + 1 >= panel->height)
-		return 0;
-	inner &= v->x == 0 ? ~UINT64_C(1) : inner;
-	return last < 64 ? inner & ~(UINT64_C(1) << last) : inner;
+/* Leave out what is not in the panel. @param fs,ss  of the seed */
+static __device__ __forceinline__ struct peak_view
+peak_view_in(const struct gk_peak_panel *panel, uint32_t fs, uint32_t ss, uint64_t hits)
+{
+	const int32_t y = (int32_t)(ss + peak_lane()) - PEAK_ABOVE;
+	/* place of the panel's first column, and number of columns from the window's first one */
+	const int32_t first = PEAK_SEED_AT - (int32_t)fs, columns = (int32_t)panel->width + first;
+	struct peak_view v = {hits, 0};
+
+	if ((uint32_t)y >= panel->height)
+		v.hits = 0;
+	if (first > 0)
+		v.hits &= ~UINT64_C(0) << first;
+	if (columns < PEAK_COLS)
+		v.hits &= (UINT64_C(1) << columns) - 1;
+	/* no blob has neighbours outside the window */
+	v.hits &= (~UINT64_C(0) >> 1) - 1;
+	if (y == 0 || (uint32_t)y + 1 >= panel->height)
+		return v;
+	v.inner = ~UINT64_C(0);
+	if (first >= 0)
+		v.inner &= ~(UINT64_C(1) << first);
+	if (columns <= PEAK_COLS)
+		v.inner &= ~(UINT64_C(1) << (columns - 1));
+	return v;
 }
 
 /*
@@ -788,29 +1154,32 @@ static __device__ __forceinline__ uint32_t
 peak_fill_order(struct peak_window *w, const struct peak_view *v, uint32_t most, uint64_t *rest)
 {
 	const uint32_t lane = peak_lane();
+	/* of the pixel that the lane puts; the difference of two positions is one number */
+	const uint32_t mine = lane < 9 ? 1u << lane : 0;
+	const uint32_t step = gk_peak_position(lane % 3, lane / 3) - gk_peak_position(1, 1);
+	uint32_t n = 1, position = gk_peak_position(PEAK_SEED_AT, PEAK_ABOVE);
 	uint64_t left = v->hits;
-	uint32_t n = 1;
 
-	if (lane == v->lane)
-		left &= ~(UINT64_C(1) << v->seed_x);
+	if (lane == PEAK_ABOVE)
+		left &= ~(UINT64_C(1) << PEAK_SEED_AT);
 	if (lane == 0)
-		w->blob[0] = gk_peak_position(v->seed_x, v->lane);
+		w->blob[0] = position;
 	__syncwarp();
+#pragma unroll 1
 	for (uint32_t i = 0; i < n && n <= most; i++) {
-		const uint32_t x = gk_peak_fs(w->blob[i]), y = gk_peak_ss(w->blob[i]);
+		const uint32_t next = w->blob[i + 1]; /* if it is there already */
+		const uint32_t x = gk_peak_fs(position), y = gk_peak_ss(position);
 		const uint32_t row = lane + 1 - y; /* 0 to 2: of the 3 x 3 */
-		uint32_t three = 0, nine;
+		const uint32_t three = row < 3 ? (uint32_t)(left >> (x - 1)) & 7 : 0;
+		const uint32_t nine = __reduce_add_sync(PEAK_LANES, three << 3 * (row & 3));
+		const bool empty = i + 1 == n;
 
-		if (row < 3) {
-			three = (uint32_t)(x > 0 ? left >> (x - 1) : left << 1) & 7;
-			left &= x > 0 ? ~((uint64_t)three << (x - 1)) : ~((uint64_t)three >> 1);
-		}
-		nine = __reduce_add_sync(PEAK_LANES, row < 3 ? three << 3 * row : 0);
-		if (lane < 9 && (nine >> lane & 1))
-			w->blob[n + __popc(nine & ((1u << lane) - 1))] =
-				gk_peak_position(x + lane % 3 - 1, y + lane / 3 - 1);
+		left &= ~((uint64_t)three << (x - 1));
+		if (mine & nine)
+			w->blob[n + __popc(nine & (mine - 1))] = position + step;
 		n += __popc(nine);
 		__syncwarp();
+		position = empty ? w->blob[i + 1] : next;
 	}
 	*rest = left;
 	return n;
@@ -821,222 +1190,108 @@ peak_fill_order(struct peak_window *w, const struct peak_view *v, uint32_t most,
  * @return number of pixels; 0: no peak, or the blob has another seed; UINT32_MAX: too large
  */
 static __device__ __forceinline__ uint32_t
-peak_fill(struct peak_window *w, uint32_t slot, const struct gk_peak_panel *panel, uint32_t fs,
-	uint32_t ss)
+peak_fill(struct peak_window *w, const struct gk_peak_panel *panel, uint32_t fs, uint32_t ss,
+	uint64_t hits)
 {
 	const struct gk_peak_params *params = &peak_state.params;
+	const struct peak_view v = peak_view_in(panel, fs, ss, hits);
 	const uint32_t lane = peak_lane();
-	struct peak_view v;
 	uint64_t blob, inner;
 	uint32_t n, first;
 	bool beyond;
 
-	v.x = fs > PEAK_SEED_AT ? fs - PEAK_SEED_AT : 0;
-	v.y = ss > PEAK_ABOVE ? ss - PEAK_ABOVE : 0;
-	v.seed_x = fs - v.x;
-	v.lane = ss - v.y;
-	v.hits = peak_view_row(slot, panel, v.x, v.y + lane);
 	n = peak_fill_order(w, &v, params->max_pixels, &blob);
 	if (n > params->max_pixels)
 		return 0;
 	blob ^= v.hits;
-	inner = blob & peak_view_inner(&v, panel);
+	inner = blob & v.inner;
 	first = __ffs((int)__ballot_sync(PEAK_LANES, inner != 0)) - 1;
-	if (first != v.lane ||
-		__shfl_sync(PEAK_LANES, (uint32_t)__ffsll((long long)inner) - 1, first) != v.seed_x)
+	if (first != PEAK_ABOVE ||
+		__shfl_sync(PEAK_LANES, (uint32_t)__ffsll((long long)inner) - 1, PEAK_ABOVE) !=
+			PEAK_SEED_AT)
 		return 0;
-	beyond = (lane == 0 && v.y > 0) || (lane == 31 && v.y + PEAK_ROWS < panel->height);
+	beyond = (lane == 0 && ss > PEAK_ABOVE) ||
+		(lane == 31 && ss + PEAK_ROWS - PEAK_ABOVE < panel->height);
 	beyond = beyond && blob != 0;
-	beyond |= v.x > 0 && (blob & 1) != 0;
-	beyond |= v.x + PEAK_COLS < panel->width && blob >> 63 != 0;
+	beyond |= fs + 1 > PEAK_SEED_AT && (blob & 2) != 0;
+	beyond |= fs + PEAK_COLS - PEAK_SEED_AT < panel->width + 1 && blob >> 62 != 0;
 	if (__any_sync(PEAK_LANES, beyond))
 		return UINT32_MAX;
 	if (n < params->min_pixels)
 		return 0;
-	/* positions in the panel; both parts of each sum stay below 2^16 */
+	/* positions in the panel: as one number, as a part of the difference may be negative */
 	for (uint32_t i = lane; i < n; i += 32)
-		w->blob[i] += gk_peak_position(v.x, v.y);
+		w->blob[i] += gk_peak_position(fs, ss) - gk_peak_position(PEAK_SEED_AT, PEAK_ABOVE);
 	__syncwarp();
 	return n;
 }
 
-/* A warp: the blob of a pixel that may be its seed. */
-static __device__ __forceinline__ void
-peak_find_blob(struct peak_window *w, uint32_t slot, uint32_t at)
+/* The records of the gang. */
+static __device__ __forceinline__ struct gk_cuda_peak_record *
+peak_records(void)
 {
-	const uint32_t number = peak_args.panel_of[at];
+	return peak_args.record + (uint64_t)peak_state.gang * peak_args.s.seeds_max;
+}
+
+/* One lane: write a record that is not dropped. */
+static __device__ __forceinline__ void
+peak_write(uint32_t f, struct gk_cuda_peak_record *record, struct gk_cuda_peak_record *to)
+{
+	record->frame = (uint16_t)f;
+	*to = *record;
+	peak_mark(peak_state.slot + f, record->key, record->verdict);
+}
+
+/* A warp: the blob of an entry of the queue. */
+static __device__ __forceinline__ void
+peak_find_blob(struct peak_window *w, const uint2 &entry, struct gk_cuda_peak_record *to)
+{
+	const uint32_t f = entry.y % (1 << PEAK_ENTRY_BIN), number = entry.y >> PEAK_ENTRY_PANEL;
+	const uint32_t bin = (entry.y >> PEAK_ENTRY_BIN) % GK_PEAK_BINS_MAX;
+	const uint32_t slot = peak_state.slot + f, lane = peak_lane();
+	const uint32_t row = entry.x / peak_args.s.cols, column = entry.x - row * peak_args.s.cols;
+	const uint64_t hits = peak_view_load(slot, row, column);
 	const struct gk_peak_panel panel = peak_args.panel[number];
-	const uint32_t row = at / peak_args.s.cols, column = at - row * peak_args.s.cols;
 	struct gk_cuda_peak_counters *c = &peak_args.counters[slot];
-	const uint32_t n = peak_fill(w, slot, &panel, column - panel.fs, row - panel.ss);
+	const uint32_t n = peak_fill(w, &panel, column - panel.fs, row - panel.ss, hits);
 	struct gk_cuda_peak_record record;
 
-	if (n == UINT32_MAX && peak_lane() == 0)
+	if (n == UINT32_MAX && lane == 0)
 		__stcg(&c->heavy, 1u);
-	if (n == UINT32_MAX || n == 0)
-		return;
-	if (peak_measure(slot, number, w->blob, n, &record) != GK_PEAK_DROPPED &&
-		peak_lane() == 0) {
-		const uint32_t k = atomicAdd(&c->records, 1u);
-
-		if (k < GK_CUDA_PEAK_RECORDS) {
-			peak_args.record[(uint64_t)slot * GK_CUDA_PEAK_RECORDS + k] = record;
-			peak_mark(slot, record.key, record.verdict);
-		}
+	if (n == UINT32_MAX || n == 0 ||
+		peak_measure(slot, number, &panel, w->blob, n, bin, &record) == GK_PEAK_DROPPED) {
+		if (lane == 0)
+			to->verdict = GK_PEAK_DROPPED;
+	} else if (lane == 0) {
+		atomicAdd(&c->records, 1u);
+		peak_write(f, &record, to);
 	}
 	__syncwarp();
 }
 
-/* Pixels of a word that may be seeds: inner ones, without an inner one before them. */
-static __device__ __forceinline__ uint32_t
-peak_seeds(uint32_t slot, uint32_t word, uint32_t hits)
-{
-	const uint32_t *at = slot_hits(slot) + word;
-	const uint32_t row_words = peak_args.s.cols / 32;
-	uint32_t before, above, inner;
-
-	if (hits == 0)
-		return 0;
-	inner = hits & peak_args.inner[word];
-	/* the first row of a frame has no inner pixels */
-	if (inner == 0 || word < row_words)
-		return 0;
-	before = __ldcg(at - 1);
-	above = __ldcg(at - row_words);
-	above |= above << 1 | above >> 1 | __ldcg(at - (int)row_words - 1) >> 31 |
-		__ldcg(at - row_words + 1) << 31;
-	return inner & (~(above | hits << 1 | before >> 31) | peak_args.rim[word]);
-}
-
-/* Blobs of the pixels in the block's list. */
-static __device__ __forceinline__ void
-peak_find_listed(struct peak_find_area *a)
-{
-	struct peak_shared *s = &peak_state;
-	const uint32_t n = min(s->n, (uint32_t)PEAK_LIST);
-
-	for (;;) {
-		uint32_t i = 0;
-
-		if (peak_lane() == 0)
-			i = atomicAdd(&s->next, 1u);
-		i = __shfl_sync(PEAK_LANES, i, 0);
-		if (i >= n)
-			return;
-		peak_find_blob(&a->window[peak_warp()], s->slot + a->frame[i], a->list[i]);
-	}
-}
-
-/* The queue of the gang, in memory of the search by labels. */
-static __device__ __forceinline__ uint2 *
-peak_queue(void)
-{
-	return (uint2 *)(peak_args.seed + (uint64_t)peak_state.gang * peak_args.s.seeds_max);
-}
-
-/* Move the block's list to the queue, or find its blobs if there is no room. */
-static __device__ __forceinline__ void
-peak_queue_listed(struct peak_find_area *a)
-{
-	struct peak_shared *s = &peak_state;
-	struct gk_cuda_peak_counters *c = &peak_args.counters[s->slot];
-	const uint32_t n = min(s->n, (uint32_t)PEAK_LIST);
-	uint32_t at;
-
-	if (threadIdx.x == 0 && n != 0)
-		s->next = atomicAdd(&c->queued, n);
-	__syncthreads();
-	at = s->next;
-	if (n == 0)
-		return;
-	if (at + n <= peak_args.s.seeds_max) {
-		for (uint32_t i = threadIdx.x; i < n; i += GK_CUDA_THREADS)
-			__stcg(peak_queue() + at + i, make_uint2(a->list[i], a->frame[i]));
-		return;
-	}
-	__syncthreads();
-	if (threadIdx.x == 0) {
-		s->next = 0;
-		/* all blocks that come later have no room either */
-		atomicMax(&c->queue_cut, UINT32_MAX - at);
-	}
-	__syncthreads();
-	peak_find_listed(a);
-}
-
-/* Hits of a thread's word, in turns over all frames. */
-static __device__ __forceinline__ uint32_t
-peak_turn_hits(uint32_t turn, uint32_t turns)
-{
-	const uint32_t f = turn / turns, word = turn % turns * peak_threads() + peak_thread();
-
-	if (f >= peak_state.nb_frames || word >= peak_args.s.words)
-		return 0;
-	return __ldcg(slot_hits(peak_state.slot + f) + word);
-}
-
-/* List pixels that may be seeds. A block whose list is full finds their blobs. */
-static __device__ __noinline__ void
-peak_list_all(void)
-{
-	struct peak_find_area *a = (struct peak_find_area *)peak_area();
-	struct peak_shared *s = &peak_state;
-	/* all threads of the gang take the same number of turns */
-	const uint32_t turns = (peak_args.s.words + peak_threads() - 1) / peak_threads();
-	const uint32_t all = turns * s->nb_frames;
-	uint32_t turn = 0, bits = 0, f = 0, word = 0, ahead = peak_turn_hits(0, turns);
-	bool more;
-
-	do {
-		if (threadIdx.x == 0)
-			s->n = s->next = 0;
-		__syncthreads();
-		for (;;) {
-			for (; bits != 0; bits &= bits - 1) {
-				const uint32_t k = atomicAdd(&s->n, 1u);
-
-				if (k >= PEAK_LIST)
-					break;
-				a->list[k] = word * 32 + (uint32_t)__ffs((int)bits) - 1;
-				a->frame[k] = (uint8_t)f;
-			}
-			if (bits != 0 || turn == all)
-				break;
-			f = turn / turns;
-			word = turn % turns * peak_threads() + peak_thread();
-			bits = ahead;
-			ahead = peak_turn_hits(++turn, turns);
-			bits = peak_seeds(s->slot + f, word, bits);
-		}
-		more = __syncthreads_or(bits != 0 || turn != all);
-		if (more)
-			peak_find_listed(a);
-		else
-			peak_queue_listed(a);
-		__syncthreads();
-	} while (more);
-}
-
-/* --- 5. find --- */
-
-/* Find the blobs of the queue, after all blocks have listed. */
-static __device__ __noinline__ void
+/* Find the blobs of the queue. @return its number of entries */
+static __device__ __noinline__ uint32_t
 peak_find_all(void)
 {
 	struct peak_find_area *a = (struct peak_find_area *)peak_area();
 	const struct peak_shared *s = &peak_state;
-	const struct gk_cuda_peak_counters *c = &peak_args.counters[s->slot];
-	const uint32_t n = min(__ldcg(&c->queued), UINT32_MAX - __ldcg(&c->queue_cut));
-	const uint32_t warps = s->blocks * GK_CUDA_WARPS;
+	const uint32_t warps = s->blocks * GK_CUDA_WARPS, most = peak_args.s.seeds_max;
+	uint32_t i = s->block + peak_warp() * s->blocks;
+	/* while the number is read */
+	uint2 ahead = i < most ? __ldcg(peak_queue() + i) : make_uint2(0, 0);
+	const uint32_t n = min(__ldcg(&peak_args.counters[s->slot].queued), most);
 
-	for (uint32_t i = s->block + peak_warp() * s->blocks; i < n; i += warps) {
-		const uint2 seed = __ldcg(peak_queue() + i);
+	for (; i < n; i += warps) {
+		const uint2 entry = ahead;
 
-		peak_find_blob(&a->window[peak_warp()], s->slot + seed.y, seed.x);
+		if (i + warps < n)
+			ahead = __ldcg(peak_queue() + i + warps);
+		peak_find_blob(&a->window[peak_warp()], entry, peak_records() + i);
 	}
+	return n;
 }
 
-/* --- 6. order --- */
+/* --- 4. order --- */
 
 /* A warp: number of keys below a key. */
 static __device__ __forceinline__ uint32_t
@@ -1055,38 +1310,11 @@ peak_rank(const uint32_t *keys, uint32_t key)
 	return __reduce_add_sync(PEAK_LANES, n);
 }
 
-/* A warp: write a peak to its place in the list. */
-static __device__ __forceinline__ void
-peak_place(uint32_t slot, const struct gk_cuda_peak_record *r)
-{
-	const struct gk_peak_params *params = &peak_state.params;
-	const uint32_t *keys = slot_keys(slot);
-	const uint32_t key = __ldcg(&r->key), verdict = __ldcg(&r->verdict);
-	const uint32_t lane = peak_lane();
-	struct gk_cuda_peak_counters *c = &peak_args.counters[slot];
-	uint32_t place = peak_rank(keys, key), bin;
-
-	if (place >= GK_PEAKS_MAX || verdict != GK_PEAK_FOUND)
-		return;
-	if (!params->saturated)
-		place = peak_rank(keys + peak_args.s.key_words, key);
-	if (lane < sizeof(struct gk_peak) / 4)
-		((uint32_t *)&slot_list(slot)[place])[lane] =
-			__ldcg((const uint32_t *)&r->peak + lane);
-	if (lane == 0)
-		atomicAdd(&c->count, 1u);
-	bin = __ldcg(&r->peak.bin);
-	if (lane < params->shells && bin >= params->shell[lane] && bin < params->shell[lane + 1])
-		atomicAdd(&c->shell[lane], 1u);
-}
-
 /* Whether a frame must be searched by labels. */
 static __device__ __forceinline__ bool
 peak_is_heavy(uint32_t slot)
 {
-	const struct gk_cuda_peak_counters *c = &peak_args.counters[slot];
-
-	return __ldcg(&c->heavy) != 0 || __ldcg(&c->records) > GK_CUDA_PEAK_RECORDS;
+	return __ldcg(&peak_args.counters[slot].heavy) != 0;
 }
 
 /* Peaks found, as gk_peaks.found. */
@@ -1099,15 +1327,54 @@ peak_found(uint32_t slot)
 	return min(n, GK_PEAKS_MAX + 1u);
 }
 
+/*
+ * A warp: write the peak of a record to its place in the list.
+ * @param by_labels  the record is of a frame that is searched by labels; others of these are left
+ *                   out
+ */
 static __device__ __forceinline__ void
-peak_order_frame(uint32_t slot, const struct gk_cuda_peak_record *record, uint32_t n)
+peak_place(const struct gk_cuda_peak_record *r, bool by_labels)
+{
+	const uint32_t words = sizeof(*r) / 4, lane = peak_lane();
+	const struct gk_peak_params *params = &peak_state.params;
+	const uint32_t mine = lane < words ? __ldcg((const uint32_t *)r + lane) : 0;
+	const uint32_t key =
+		__shfl_sync(PEAK_LANES, mine, offsetof(struct gk_cuda_peak_record, key) / 4);
+	/* and the frame */
+	const uint32_t both =
+		__shfl_sync(PEAK_LANES, mine, offsetof(struct gk_cuda_peak_record, verdict) / 4);
+	const uint32_t bin =
+		__shfl_sync(PEAK_LANES, mine, offsetof(struct gk_cuda_peak_record, peak.bin) / 4);
+	const uint32_t slot = peak_state.slot + (both >> 16);
+	const uint32_t *keys = slot_keys(slot);
+	struct gk_cuda_peak_counters *c = &peak_args.counters[slot];
+	uint32_t place;
+	bool other;
+
+	if ((both & 0xFFFF) != GK_PEAK_FOUND)
+		return;
+	other = peak_is_heavy(slot) != by_labels;
+	place = peak_rank(keys, key);
+	if (other || place >= GK_PEAKS_MAX)
+		return;
+	if (!params->saturated)
+		place = peak_rank(keys + peak_args.s.key_words, key);
+	if (lane < sizeof(struct gk_peak) / 4)
+		((uint32_t *)&slot_list(slot)[place])[lane] = mine;
+	if (lane == 0)
+		atomicAdd(&c->count, 1u);
+	if (lane < params->shells && bin >= params->shell[lane] && bin < params->shell[lane + 1])
+		atomicAdd(&c->shell[lane], 1u);
+}
+
+/* Put the peaks of the first `n` records into their lists. */
+static __device__ __forceinline__ void
+peak_order(uint32_t n, bool by_labels)
 {
 	const uint32_t warps = peak_state.blocks * GK_CUDA_WARPS;
-	/* frames begin at different warps */
-	const uint32_t warp = peak_state.block + peak_warp() * peak_state.blocks;
 
-	for (uint32_t i = (warp + slot * (warps / 4 + 1)) % warps; i < n; i += warps)
-		peak_place(slot, &record[i]);
+	for (uint32_t i = peak_state.block + peak_warp() * peak_state.blocks; i < n; i += warps)
+		peak_place(peak_records() + i, by_labels);
 }
 
 #include "gk_cuda_labels.cuh"
@@ -1120,35 +1387,24 @@ peak_order_frame(uint32_t slot, const struct gk_cuda_peak_record *record, uint32
 static __device__ __forceinline__ bool
 peak_search(void)
 {
-	struct peak_shared *s = &peak_state;
+	const struct peak_shared *s = &peak_state;
+	uint32_t n;
 
 	peak_count();
 	if (!peak_meet())
 		return false;
 	PEAK_STEP(1);
-	peak_clip_all();
-	if (!peak_meet())
-		return false;
-	PEAK_STEP(2);
 	peak_compare_all();
 	if (!peak_meet())
 		return false;
+	PEAK_STEP(2);
+	n = peak_find_all();
+	if (!peak_meet())
+		return false;
 	PEAK_STEP(3);
-	peak_list_all();
-	if (!peak_meet())
-		return false;
-	PEAK_STEP(4);
-	peak_find_all();
-	if (!peak_meet())
-		return false;
-	PEAK_STEP(5);
+	peak_order(n, false);
 	for (uint32_t f = 0; f < s->nb_frames; f++)
-		if (!peak_is_heavy(s->slot + f))
-			peak_order_frame(s->slot + f,
-				peak_args.record + (uint64_t)(s->slot + f) * GK_CUDA_PEAK_RECORDS,
-				__ldcg(&peak_args.counters[s->slot + f].records));
-	for (uint32_t f = 0; f < s->nb_frames; f++)
-		if (peak_is_heavy(s->slot + f) && !peak_search_labels(s->slot + f))
+		if (peak_is_heavy(s->slot + f) && !peak_search_labels(f))
 			return false;
 	return true;
 }

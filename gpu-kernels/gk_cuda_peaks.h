@@ -16,10 +16,9 @@
 extern "C" {
 #endif
 
-#define GK_CUDA_PEAK_FRAMES  16	  /**< frames of a batch */
-#define GK_CUDA_PEAK_COLS    64	  /**< of a tile */
-#define GK_CUDA_PEAK_ROWS    16	  /**< of a tile */
-#define GK_CUDA_PEAK_RECORDS 8192 /**< peaks of a frame, unless it is searched by labels */
+#define GK_CUDA_PEAK_FRAMES 16 /**< frames of a batch */
+#define GK_CUDA_PEAK_COLS   64 /**< of a tile */
+#define GK_CUDA_PEAK_ROWS   16 /**< of a tile */
 /**
  * Photons that are counted by value, INT16_MIN at the last entry. Others are listed. @{
  */
@@ -47,24 +46,24 @@ struct gk_cuda_peak_seed {
 struct gk_cuda_peak_record {
 	struct gk_peak peak;
 	uint32_t key;	  /**< place of the seed among all pixels of all panels, in search order */
-	uint32_t verdict; /**< enum gk_peak_verdict */
+	uint16_t verdict; /**< enum gk_peak_verdict; GK_PEAK_DROPPED: nothing else is set */
+	uint16_t frame;	  /**< of the batch */
 };
 GK_STATIC_ASSERT(sizeof(struct gk_cuda_peak_record) == 40, "records have no padding");
 
 /** Counters of a frame. */
 struct gk_cuda_peak_counters {
-	uint32_t records;
-	/** a blob is larger than a warp's window: the frame is searched by labels */
+	uint32_t records; /**< peaks that were found, unless by labels */
+	/** the frame is searched by labels: a blob is larger than a warp's window, or the queue has
+	 * no room for all pixels that may be seeds */
 	uint32_t heavy;
 	uint32_t count; /**< peaks in the list */
 	uint32_t shell[GK_PEAK_SHELLS_MAX];
 	uint32_t seeds;	    /**< search by labels */
 	uint32_t positions; /**< search by labels: pixels of the blobs of all seeds */
-	uint32_t by_labels; /**< search by labels: records */
-	uint32_t queued; /**< of the batch's first frame: entries of the queue that blocks took */
-	uint32_t
-		queue_cut; /**< likewise: UINT32_MAX - the first one beyond the queue's end, or 0 */
-	uint32_t reserved[16];
+	uint32_t by_labels; /**< search by labels: peaks that were found */
+	uint32_t queued;    /**< of the batch's first frame: pixels that were put into the queue */
+	uint32_t reserved[17];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_cuda_peak_counters) == 128, "one line of the L2 cache");
 
@@ -112,9 +111,8 @@ struct gk_cuda_peaks {
 	int16_t *rest;	  /**< [slots][pixels], photons that are not in `values`, by bin */
 	float *offset;	  /**< [slots][GK_PEAK_BIN_MASK + 1] */
 	float *upper;	  /**< likewise */
-	uint32_t *hits;	  /**< [slots][hit_words], gk_peak_hits.word - 2 */
+	uint32_t *hits;	  /**< [slots][hit_words], gk_peak_hits.word - 4 */
 	uint32_t *keys;	  /**< [slots][2][key_words] */
-	struct gk_cuda_peak_record *record; /**< [slots][GK_CUDA_PEAK_RECORDS] */
 	struct gk_cuda_peak_counters *counters;
 	struct gk_peak *list; /**< [slots][GK_PEAKS_MAX], the peaks of the frame */
 	/** one part a gang: search by labels @{ */
@@ -123,8 +121,9 @@ struct gk_cuda_peaks {
 	uint32_t *smallest;		/**< [pixels] */
 	uint32_t *position;		/**< [pixels], of blobs */
 	struct gk_cuda_peak_seed *seed; /**< [seeds_max]; before: queue of pixels and frames */
-	struct gk_cuda_peak_record *by_labels; /**< [seeds_max] */
-					       /** @} */
+	/** @} */
+	/** one part a gang, [seeds_max]: of each entry of the queue; then of each seed */
+	struct gk_cuda_peak_record *record;
 };
 
 /**

@@ -82,7 +82,8 @@ set_shape(struct gk_cuda_peak_shape *s, uint32_t rows, uint32_t cols, uint32_t k
 	s->cols = cols;
 	s->pixels = rows * cols;
 	s->words = s->pixels / 32;
-	s->hit_words = round_up(s->words + 4, 4);
+	/* 4 more before and behind, so that groups of 4 are aligned */
+	s->hit_words = round_up(s->words, 4) + 8;
 	s->at_hundreds = round_up(keys, KEYS_HUNDREDS) / 32;
 	s->at_thousands = s->at_hundreds + round_up(keys, KEYS_THOUSANDS) / KEYS_HUNDREDS;
 	s->nb_thousands = round_up(keys, KEYS_THOUSANDS) / KEYS_THOUSANDS;
@@ -163,7 +164,6 @@ gk_cuda_peaks_place(struct gk_cuda_peaks *a, uint32_t gangs, uint8_t *base, uint
 	TAKE(upper, slots * (GK_PEAK_BIN_MASK + 1));
 	TAKE(hits, slots * s->hit_words);
 	TAKE(keys, slots * 2 * s->key_words);
-	TAKE(record, slots * GK_CUDA_PEAK_RECORDS);
 	TAKE(counters, slots);
 	TAKE(list, slots * GK_PEAKS_MAX);
 	TAKE(parent, (uint64_t)gangs * s->pixels);
@@ -171,7 +171,7 @@ gk_cuda_peaks_place(struct gk_cuda_peaks *a, uint32_t gangs, uint8_t *base, uint
 	TAKE(smallest, (uint64_t)gangs * s->pixels);
 	TAKE(position, (uint64_t)gangs * s->pixels);
 	TAKE(seed, (uint64_t)gangs * s->seeds_max);
-	TAKE(by_labels, (uint64_t)gangs * s->seeds_max);
+	TAKE(record, (uint64_t)gangs * s->seeds_max);
 #undef TAKE
 	return m.size;
 }

@@ -35,6 +35,7 @@ __constant__ struct gk_cuda_args args;
 #define SUM_NOTHING 0x4B400000u		   /* bits of SUM_MAGIC */
 #define NO_WORD	    0x4000u		   /* larger than all G0 words */
 #define GAINS	    0xC000C000u
+#define QUICK_MOST  8000 /* no photons of the fast path are more, nor less than the negative */
 
 /* Coefficients of one pixel for the fast path. */
 struct quick {
@@ -79,7 +80,7 @@ quick_of(float p, float r)
 
 	q.hole = p != p || r != r;
 	q.wild = !q.hole &&
-		(!((65536.0f + fabsf(p)) * fabsf(r) < 8000.0f) || r < 0.0f ||
+		(!((65536.0f + fabsf(p)) * fabsf(r) < (float)QUICK_MOST) || r < 0.0f ||
 			(p != 0.0f && fabsf(p) < 1e-24f));
 	q.p = q.hole || q.wild ? 0.0f : -p * P_SCALE;
 	q.r = q.hole || q.wild ? 0.0f : r * R_SCALE;

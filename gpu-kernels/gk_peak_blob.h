@@ -509,13 +509,14 @@ gk_peak_above_add(struct gk_peak_above *s, uint32_t position, float photons, flo
 
 /**
  * Measure a blob of a known background by its sums.
- * @param blob  n positions in fill order
+ * @param bin   of its seed
+ * @param n     number of pixels
  * @param peak  set unless the blob is dropped
  */
 GK_FN enum gk_peak_verdict
-gk_peak_measure_sums(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
-	const struct gk_peak_params *params, const uint32_t *blob, uint32_t n,
-	const struct gk_peak_ring *ring, const struct gk_peak_above *s, struct gk_peak *peak)
+gk_peak_measure_sums(const struct gk_peak_panel *panel, const struct gk_peak_params *params,
+	uint32_t bin, uint32_t n, const struct gk_peak_ring *ring, const struct gk_peak_above *s,
+	struct gk_peak *peak)
 {
 	if (fabs((double)s->raw) < 1e-10)
 		return GK_PEAK_DROPPED;
@@ -525,7 +526,7 @@ gk_peak_measure_sums(const struct gk_peak_frame *f, const struct gk_peak_panel *
 	peak->snr = fabs((double)ring->sigma) > 1e-10 ? gk_div(s->intensity, ring->sigma) : 0.0f;
 	peak->background = ring->mean;
 	peak->pixels = n;
-	peak->bin = f->bin[gk_peak_at(f, panel, gk_peak_fs(blob[0]), gk_peak_ss(blob[0]))];
+	peak->bin = bin;
 	if (!(peak->snr >= params->min_snr) || !(s->max >= gk_sub(ring->max, ring->mean)) ||
 		!(peak->fs >= 0 && peak->fs <= (float)(panel->width - 1)) ||
 		!(peak->ss >= 0 && peak->ss <= (float)(panel->height - 1)))
@@ -534,7 +535,7 @@ gk_peak_measure_sums(const struct gk_peak_frame *f, const struct gk_peak_panel *
 								 : GK_PEAK_FOUND;
 }
 
-/** Measure a blob. Parameters as gk_peak_measure_sums(). */
+/** Measure a blob. @param blob  n positions in fill order. Others as gk_peak_measure_sums() */
 GK_FN enum gk_peak_verdict
 gk_peak_measure(const struct gk_peak_frame *f, const struct gk_peak_panel *panel,
 	const struct gk_peak_params *params, const uint32_t *blob, uint32_t n, struct gk_peak *peak)
@@ -552,7 +553,9 @@ gk_peak_measure(const struct gk_peak_frame *f, const struct gk_peak_panel *panel
 			gk_peak_photons(
 				f, gk_peak_at(f, panel, gk_peak_fs(blob[i]), gk_peak_ss(blob[i]))),
 			ring.mean);
-	return gk_peak_measure_sums(f, panel, params, blob, n, &ring, &sums, peak);
+	return gk_peak_measure_sums(panel, params,
+		f->bin[gk_peak_at(f, panel, gk_peak_fs(blob[0]), gk_peak_ss(blob[0]))], n, &ring,
+		&sums, peak);
 }
 
 /** Add a peak to the list. @return 0: the list is full, and the search ends */

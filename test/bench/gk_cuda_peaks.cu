@@ -17,7 +17,7 @@
 #include "gk_peak_cases.h"
 
 #define PEAK_STEP(number) note_step(number)
-#define STEPS		  8
+#define STEPS		  6
 #define PRINT_MOST	  8 /* frames that differ */
 
 /* Time of each step, from meeting to meeting. */
@@ -74,7 +74,7 @@ __launch_bounds__(GK_CUDA_THREADS, GK_CUDA_BLOCKS) find_peaks(const struct batch
 		PEAK_STEP(0);
 		if (!peak_search())
 			return;
-		PEAK_STEP(6);
+		PEAK_STEP(4);
 		if (blockIdx.x == 0 && threadIdx.x < batch.nb_frames)
 			batch.found[s->slot + threadIdx.x] = peak_found(s->slot + threadIdx.x);
 	}
@@ -253,7 +253,7 @@ by_labels(struct detector *d, uint32_t f)
 	struct gk_cuda_peak_counters c;
 
 	NEED(cudaMemcpy(&c, d->args.counters + f, sizeof(c), cudaMemcpyDeviceToHost));
-	return c.heavy != 0 || c.records > GK_CUDA_PEAK_RECORDS;
+	return c.heavy != 0;
 }
 
 /* Random frames of a detector. */
@@ -369,8 +369,7 @@ make_frame(struct peak_case *c, float photons)
 static void
 time_detector(struct detector *d, const struct gk_peak_params *params, const char *what)
 {
-	static const char *const step[] = {
-		"meet", "count", "clip", "compare", "list", "find", "order"};
+	static const char *const step[] = {"meet", "count", "compare", "find", "order"};
 	const uint32_t sizes[] = {1, 2, 8, 16};
 	const uint32_t blocks[] = {blocks_max, blocks_max - 1, blocks_max / 2};
 	uint32_t *dummy = d->words + 128;

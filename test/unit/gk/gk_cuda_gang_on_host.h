@@ -119,15 +119,6 @@ __ull2double_rn(unsigned long long v)
 	return (double)v;
 }
 
-static inline uint32_t
-__float_as_uint(float v)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &v, sizeof(bits));
-	return bits;
-}
-
 static inline void
 __threadfence_system(void)
 {

@@ -241,6 +241,18 @@ __reduce_max_sync(uint32_t, int32_t v)
 }
 
 static inline uint32_t
+__reduce_max_sync(uint32_t, uint32_t v)
+{
+	return host_warp_do(v, [](const uint64_t *all) {
+		uint32_t most = 0;
+
+		for (int i = 0; i < 32; i++)
+			most = max(most, (uint32_t)all[i]);
+		return most;
+	});
+}
+
+static inline uint32_t
 __ballot_sync(uint32_t, bool v)
 {
 	return host_warp_do(v, [](const uint64_t *all) {
@@ -274,6 +286,12 @@ static inline int
 __popc(uint32_t v)
 {
 	return __builtin_popcount(v);
+}
+
+static inline int
+__clz(int v)
+{
+	return v == 0 ? 32 : __builtin_clz((unsigned)v);
 }
 
 static inline int
@@ -431,6 +449,15 @@ __uint_as_float(uint32_t bits)
 {
 	return host_from<float>(bits);
 }
+
+static inline uint32_t
+__float_as_uint(float v)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &v, sizeof(bits));
+	return bits;
+}
 /** @} */
 
 /* gk_cuda_order.cuh @{ */
@@ -444,6 +471,20 @@ load_acquire(const uint32_t *p)
 
 	std::this_thread::sleep_for(std::chrono::microseconds(20));
 	return v;
+}
+
+/* A thread waits for other threads with it: they run meanwhile. */
+static inline uint32_t
+load_relaxed(const uint32_t *p)
+{
+	host_yield({});
+	return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+
+static inline void
+store_relaxed(uint32_t *p, uint32_t v)
+{
+	__atomic_store_n(p, v, __ATOMIC_SEQ_CST);
 }
 
 static inline uint64_t

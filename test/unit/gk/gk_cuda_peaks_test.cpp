@@ -9,6 +9,11 @@
 
 #include "gk_peak_cases.h"
 
+/* so that lists of small frames are full, and frames have several parts */
+#define PEAK_REST  16
+#define PEAK_LIST  16
+#define PEAK_QUADS 64
+
 static thread_local uint4 shared_area[128 << 10 >> 4];
 
 #include "gk_cuda_peaks.cuh"
@@ -88,6 +93,23 @@ check_frame(uint32_t f, const struct gk_peaks *expected, uint64_t seed)
 	return 0;
 }
 
+/* As many blobs as possible: three frames have more than the queue of the gang has room for. */
+static void
+make_dense(struct peak_case *c, uint64_t pixels)
+{
+	c->params.threshold = 50;
+	/* the first round leaves out the blobs, and no round leaves out background */
+	c->params.min_snr = 1.6f;
+	c->params.min_pixels = 1;
+	run.nb_frames = FRAMES;
+	for (uint64_t i = 0; i < FRAMES * pixels; i++) {
+		const uint64_t at = i % pixels;
+		const bool blob = at % 2 && at / c->map.cols % 2;
+
+		peak_args.photons[i] = blob ? 100 : at / 2 % 4;
+	}
+}
+
 static int
 check_case(struct peak_case *c, uint64_t seed, struct gk_peaks *expected, uint32_t *heavy)
 {
@@ -113,13 +135,15 @@ check_case(struct peak_case *c, uint64_t seed, struct gk_peaks *expected, uint32
 	run.blocks = 1 + case_below(c, 3);
 	for (uint32_t batch = 0; batch < 2 && !bad; batch++) {
 		case_params(c);
-		run.params = c->params;
 		run.nb_frames = 1 + case_below(c, FRAMES);
 		for (uint32_t f = 0; f < run.nb_frames; f++) {
 			case_frame(c, UINT32_MAX);
 			memcpy(peak_args.photons + f * pixels, c->photons,
 				pixels * sizeof(*c->photons));
 		}
+		if (batch == 1 && pixels < 5000)
+			make_dense(c, pixels);
+		run.params = c->params;
 		run_gang();
 		for (uint32_t f = 0; f < run.nb_frames; f++) {
 			gk_peaks_find(finder, &c->params, peak_args.photons + f * pixels, expected);

@@ -285,17 +285,20 @@ tune_one_block(struct gk_config *c)
 }
 
 /*
- * All pixels have the greatest number of photons, or the least, and are in one bin. One block has
- * all chunks, more than those whose sums fit into 32 bits, so that they need several parts.
- * @param bins  of the profile; those of the fast path have room for 1,023
+ * All pixels have the same number of photons and are in one bin. One block has all chunks, whose
+ * sums of any photons do not fit into 32 bits.
+ * @param bins    of the profile; those of the fast path have room for 1,023
+ * @param chunks  of the frame; the fast path has room for 512
+ * @param most    photons of the first frame, in G1; the second one, in G2, has the negative; the
+ *                third one, in G0, has about the most that the fast path can convert
  */
 static void
-profile_of_greatest(uint32_t bins)
+profile_of_greatest(uint32_t bins, uint32_t chunks, int32_t most)
 {
-	const struct gk_geometry g = {.tiles = 2, .tile_rows = 65, .cols = 512};
-	const uint16_t words[] = {GK_RAW_G1 | 100, GK_RAW_G2 | 100};
-	const int32_t photons[] = {INT16_MAX - 1, INT16_MIN + 1};
-	const uint32_t pixels = (uint32_t)gk_pixels(&g), frames = 2;
+	const struct gk_geometry g = {.tiles = 2, .tile_rows = chunks / 2, .cols = 512};
+	const uint16_t words[] = {GK_RAW_G1 | 100, GK_RAW_G2 | 100, 0};
+	const int32_t photons[] = {most, -most, 7990};
+	const uint32_t pixels = (uint32_t)gk_pixels(&g), frames = 3;
 	uint16_t *bin = calloc(pixels, sizeof(*bin));
 	const struct gk_radial_map radial = {gk_rows(&g), g.cols, bins, bin, NULL};
 	struct gk_work work = {.nb_frames = frames};
@@ -303,10 +306,12 @@ profile_of_greatest(uint32_t bins)
 	struct pair p;
 
 	assert_non_null(bin);
-	assert_in_range(pixels, GK_RADIAL_PART + g.cols, 2 * GK_RADIAL_PART);
+	assert_true(pixels > GK_RADIAL_PART);
 	pair_open_search(
 		&p, &g, GK_VALUE_I16, 1, 1, frames, 0, 0, tune_one_block, 0, NULL, 0, &radial);
 	for (uint32_t i = 0; i < pixels; i++) {
+		p.host.p[0][i] = -1e8f;
+		p.host.r[0][i] = (float)photons[2] / 1e8f;
 		p.host.p[1][i] = 99;
 		p.host.r[1][i] = (float)photons[0];
 		p.host.p[2][i] = 101;
@@ -358,8 +363,12 @@ profile_of_greatest(uint32_t bins)
 static void
 test_greatest(void **state)
 {
-	profile_of_greatest(1);
-	profile_of_greatest(1024);
+	profile_of_greatest(1, 130, INT16_MAX - 1);
+	profile_of_greatest(1024, 130, INT16_MAX - 1);
+	profile_of_greatest(1, 512, INT16_MAX - 1);
+	/* the greatest photons that are added in 32 bits */
+	profile_of_greatest(1, 512, 8000);
+	profile_of_greatest(1, 514, 8000);
 }
 
 /* Bits that replace a word of valid options: limits, signs, NaN */
