@@ -234,7 +234,8 @@ struct gk_details {
 	 * gk_config.chunks is not 0
 	 */
 	uint64_t chunk_bytes;
-	uint32_t chunk_crc32c; /**< CRC-32C (RFC 3720) of these bytes; written with them */
+	/** CRC-32C (RFC 3720) of these bytes; 0: not computed; written with them */
+	uint32_t chunk_crc32c;
 	uint32_t reserved[5];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_details) == 64, "details of a frame are one cache line");

@@ -47,12 +47,18 @@ chunks_of(uint32_t kept)
 	return kept & chunks;
 }
 
-/* One thread, with the verdict: clear the size of a frame that is not a chunk. */
+/*
+ * One thread, with the verdict: clear the size of a frame that is not a chunk, and the CRC, which
+ * these gangs do not compute.
+ */
 static __device__ __forceinline__ void
 size_of_chunk(uint32_t f, uint32_t kind)
 {
+	struct gk_details *details = details_of(f);
+
 	if (!is_chunk(&gang_state.batch.params, kind))
-		details_of(f)->chunk_bytes = 0;
+		details->chunk_bytes = 0;
+	details->chunk_crc32c = 0;
 }
 
 /*
