@@ -96,6 +96,7 @@ enum roce_stat {
 	ROCE_TX_KEEPALIVE,  /**< keepalive probes sent to idle peers */
 	ROCE_RX_NOMBUF,	    /**< no mbuf for a copy of a packet: that copy is dropped */
 	ROCE_TX_NOMBUF,	    /**< no mbuf to send: retried later */
+	ROCE_TX_STALLED,    /**< dropped: the port accepted no packet for ROCE_TX_STALL_MS */
 	ROCE_TX_CNP,
 	ROCE_RX_CNP,
 	ROCE_RX_CE,	      /**< packets marked with congestion experienced (CE) */

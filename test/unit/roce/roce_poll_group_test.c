@@ -402,6 +402,41 @@ test_close_after_stop(void **state)
 	port_free();
 }
 
+/* Packets that a port never accepts do not hold memory for ever. */
+static void
+test_stalled_port(void **state)
+{
+	const uint64_t limit = rte_rdtsc() + 10 * rte_get_tsc_hz();
+	struct rdma_qp *qp;
+	struct rdma_ah *ah;
+	uint64_t dropped;
+
+	port_make(1, PORT_LAZY);
+	device(1, "ip=10.0.0.1/24");
+	qp = qp_make(RDMA_QP_UD, 0);
+	ah = group_handle();
+	assert_int_equal(rdma_qp_connect(qp, NULL), 0);
+	/* the port is full, and does not send */
+	nb_kept = RTE_DIM(kept);
+	send_group(qp, ah);
+	assert_true(roce_dev(it.dev)->poll_groups[0]->tx_end > 0);
+	rdma_progress(it.dev, 0);
+	assert_int_equal(stat("tx_port_stalled"), 0);
+	do {
+		rdma_progress(it.dev, 0);
+		dropped = stat("tx_port_stalled");
+	} while (dropped == 0 && rte_rdtsc() < limit);
+	assert_true(dropped > 0);
+	assert_int_equal(roce_dev(it.dev)->poll_groups[0]->tx_end, 0);
+	/* the clock starts again with a port that accepts packets */
+	nb_kept = 0;
+	assert_int_equal(rdma_ah_destroy(ah), 0);
+	assert_int_equal(rdma_qp_destroy(qp), 0);
+	device_close();
+	assert_int_equal(pools(), 0);
+	port_free();
+}
+
 /* A device that is closed reports that it leaves its groups. */
 static void
 test_good_bye(void **state)
@@ -1059,6 +1094,7 @@ main(void)
 		cmocka_unit_test(test_mapped),
 		cmocka_unit_test(test_open_again),
 		cmocka_unit_test(test_close_after_stop),
+		cmocka_unit_test(test_stalled_port),
 		cmocka_unit_test(test_good_bye),
 		cmocka_unit_test(test_listener),
 		cmocka_unit_test(test_kept_uc),

@@ -205,6 +205,24 @@ roce_control_tx(struct roce_dev *dev, uint16_t pg, struct rte_mbuf *m)
 
 /* ---- progress -------------------- */
 
+/** The port has accepted no packet. @return packets that are left to send */
+static unsigned int
+wait_for_port(struct roce_poll_group *pg, unsigned int n)
+{
+	const uint64_t now = rte_rdtsc();
+
+	if (pg->tx_stalled == 0) {
+		pg->tx_stalled = now;
+		return n;
+	}
+	if (now - pg->tx_stalled < rte_get_tsc_hz() / 1000 * ROCE_TX_STALL_MS)
+		return n;
+	rte_pktmbuf_free_bulk(pg->tx, n);
+	pg->stats[ROCE_TX_STALLED] += n;
+	pg->tx_stalled = now;
+	return 0;
+}
+
 void
 roce_poll_group_flush(struct roce_poll_group *pg)
 {
@@ -218,6 +236,11 @@ roce_poll_group_flush(struct roce_poll_group *pg)
 		return;
 	}
 	i = rte_eth_tx_burst(pg->port, pg->queue, pg->tx, n);
+	if (unlikely(i == 0)) {
+		pg->tx_end = wait_for_port(pg, n);
+		return;
+	}
+	pg->tx_stalled = 0;
 	if (unlikely(i < n))
 		memmove(pg->tx, pg->tx + i, (n - i) * sizeof(pg->tx[0]));
 	pg->tx_end = n - i;

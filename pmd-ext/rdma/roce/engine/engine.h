@@ -19,9 +19,14 @@
 #include "engine/prefetch.h"
 #include "engine/timer.h"
 
-#define ROCE_BURST	 32  /* packets received at once */
-#define ROCE_TX_PENDING	 128 /* packets built and not yet accepted by the port */
-#define ROCE_QUANTUM	 16  /* most packets of one queue pair before the next one is served */
+#define ROCE_BURST	32  /* packets received at once */
+#define ROCE_TX_PENDING 128 /* packets built and not yet accepted by the port */
+/*
+ * A port that accepts no packet for this time will send none: its peer is gone, or its link is down
+ * without an event. Pending packets would refer to their memory for ever.
+ */
+#define ROCE_TX_STALL_MS 1000
+#define ROCE_QUANTUM	 16 /* most packets of one queue pair before the next one is served */
 #define ROCE_SPARE_MBUFS 256
 #define ROCE_SPARE_AHEAD 12   /* an mbuf is prefetched this many mbufs, or four packets, ahead */
 #define ROCE_RING_SLOTS	 1024 /* of each ring between lcores */
@@ -52,6 +57,7 @@ struct roce_poll_group {
 	unsigned int nb_spare;
 	struct rte_mbuf *tx[ROCE_TX_PENDING];
 	unsigned int tx_end; /**< number of pending packets */
+	uint64_t tx_stalled; /**< TSC when the port began to accept none; 0: it accepts packets */
 
 	struct roce_group groups[ROCE_GROUPS_MAX];
 	unsigned int nb_groups;
@@ -132,7 +138,7 @@ roce_poll_group_enter(struct roce_poll_group *pg)
 		roce_poll_group_take(pg);
 }
 
-/** Transmit the pending packets. */
+/** Transmit the pending packets, or drop them if the port has accepted none for some time. */
 void roce_poll_group_flush(struct roce_poll_group *pg);
 
 /**

@@ -52,6 +52,7 @@ static const char *const name[ROCE_STATS] = {
 	[ROCE_TX_KEEPALIVE] = "tx_keepalives",
 	[ROCE_RX_NOMBUF] = "rx_no_mbuf",
 	[ROCE_TX_NOMBUF] = "tx_no_mbuf",
+	[ROCE_TX_STALLED] = "tx_port_stalled",
 	[ROCE_TX_CNP] = "tx_cnps",
 	[ROCE_RX_CNP] = "rx_cnps",
 	[ROCE_RX_CE] = "rx_congestion_marks",
