@@ -14,10 +14,11 @@ import sys
 import time
 
 from rdma_peer import OURS, THEIRS, Bench, Broken, outcome, step
+from rxe_vm import rping
 
 LOSS = 15
 SEEDS = (1, 2)
-PINGS = f'rping -c -a {OURS} -C 3 -v'
+PINGS = rping(OURS, '-C 3 -v')
 
 
 def loss(bench):

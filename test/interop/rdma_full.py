@@ -20,7 +20,8 @@ import time
 
 import ingest_rxe_test
 import store_verbs_test
-from rdma_peer import OURS, THEIRS, Bench, Broken, capture_faults, outcome, rping, step
+from rdma_peer import OURS, THEIRS, Bench, Broken, capture_faults, outcome, step
+from rxe_vm import rping
 from rdma_test import MTUS
 
 # an emulated guest on a shared machine may pause for longer than 8 x 67 ms
@@ -69,7 +70,7 @@ def loss(bench, say):
     for percent, theirs in ((1, 65536), (2, 16384), (3, 4096), (4, 4096)):
         lost = f'--loss {percent} --seed {percent} {PATIENCE}'
         noisy = f'--loss {percent} --seed {percent}'
-        bench.serve('rping', f'-s -S 65536 {noisy}', rping('-C 20 -V -S 65535'),
+        bench.serve('rping', f'-s -S 65536 {noisy}', rping(OURS, '-C 20 -V -S 65535'),
                     'frames were dropped')
         bench.connect('rping', f'-c -a {THEIRS} -C 20 -V -S 65535 {noisy}',
                       'rping -s -C 20 -S 65535', 'frames were dropped', theirs=None)
@@ -88,7 +89,7 @@ def loss(bench, say):
 
 def still_serves(bench, what, attempts=1):
     """The same server still works after an event on its client's side."""
-    job = bench.guest.run(f'for i in $(seq {attempts}); do ({rping("-C 2 -V")}) && exit 0; '
+    job = bench.guest.run(f'for i in $(seq {attempts}); do ({rping(OURS, "-C 2 -V")}) && exit 0; '
                           'sleep 1; done; exit 1', 60)
     if job.status != 0:
         raise Broken(f'after {what} no client is served: {job.status}\n{job.output}')
@@ -129,7 +130,7 @@ def ends(bench, say):
         finally:
             run.close()
         say(f'interrupted, {i}')
-    bench.serve('rping', '-s', rping('-C 2 -V'))
+    bench.serve('rping', '-s', rping(OURS, '-C 2 -V'))
 
 
 def reboot(bench, say):

@@ -32,14 +32,6 @@ def pick_cpus():
     return f'0-{os.cpu_count() - 1}'
 
 
-def rping(options):
-    """Shell command: the guest's rping as a client. On a busy machine its event thread may find its
-    channel closed at the end, and exits with an error; this is accepted."""
-    return (f'out=$(rping -c -a {OURS} {options} 2>&1) || case $out in '
-            '*mismatch*) false;; *"rdma_get_cm_event: Bad file"*) true;; *) false;; esac || '
-            '{ echo "$out"; exit 1; }; echo "$out"')
-
-
 def step(what, begin):
     """Print a step of the test, and the time."""
     print(f'{time.monotonic() - begin:6.1f} s  {what}', flush=True)

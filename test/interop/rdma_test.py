@@ -12,7 +12,8 @@ import os
 import sys
 import time
 
-from rdma_peer import OURS, THEIRS, Bench, Broken, capture_faults, outcome, rping, step
+from rdma_peer import OURS, THEIRS, Bench, Broken, capture_faults, outcome, step
+from rxe_vm import rping
 
 MTUS = (256, 512, 1024, 2048, 4096)
 # around MTUs, cache lines and words; rping accepts 23 to 65536
@@ -40,7 +41,7 @@ def every_mtu_and_size(bench):
             bench.mtu(mtu)
             sizes = ' '.join(map(str, SIZES))
             job = bench.guest.run(
-                f'for s in {sizes}; do {rping("-C 2 -V -S $s")}; echo done $s; done',
+                f'for s in {sizes}; do {rping(OURS, "-C 2 -V -S $s")}; echo done $s; done',
                 bench.seconds)
             if job.status or job.output.count('done') != len(SIZES):
                 raise Broken(f'MTU {mtu}: status {job.status}:\n{job.output}\n{run.output}')

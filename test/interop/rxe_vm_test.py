@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from rxe_vm import Broken, Guest, Missing, SKIP, TIMED_OUT, die_with_us, wait_for
+from rxe_vm import Broken, Guest, Missing, SKIP, TIMED_OUT, die_with_us, rping, wait_for
 
 MTU = 9000
 
@@ -48,7 +48,7 @@ def check(job, status, *texts):
 def talk(one, two):
     check(one.run('ping -c 3 -i 0.2 -s 8900 10.99.0.2'), 0, ' 0% packet loss')
     server = two.start('rping -s -a 10.99.0.2 -C 5', listens=True)
-    client = one.run('rping -c -a 10.99.0.2 -C 5 -v')
+    client = one.run(rping('10.99.0.2', '-C 5 -v'))
     check(client, 0, 'ping data: rdma-ping-4: EFGHIJ')
     server.wait()
     check(server, 0)

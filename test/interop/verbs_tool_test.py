@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 from rdma_peer import ETHERNET_MAX, LINK, OURS, THEIRS
-from rxe_vm import Broken, Guest, Missing, SKIP, die_with_us
+from rxe_vm import Broken, Guest, Missing, SKIP, die_with_us, rping
 
 EAL = '--no-huge -m 64 --no-pci --no-shconf --no-telemetry'
 TOOL = f'braggline-rdma {EAL} --'
@@ -28,7 +28,7 @@ server=$!
 until rdma resource show cm_id | grep -q 'state LISTEN' || ! [ -d /proc/$server ]; do
 	usleep 100000
 done
-( exec $2 ) || failed=20
+( eval "$2" ) || failed=20
 [ -z "$failed" ] || kill -INT $server
 wait $server || failed=10
 echo "--- server"
@@ -69,7 +69,7 @@ def stock_peers(guest):
     pair('write_bw, ours serves ours', f'{TOOL} write_bw {device} -s 1000000 -n 5',
          f'{TOOL} write_bw {device} -s 1000000 -n 5 {THEIRS}', '#bytes')
     pair('rping, ours serves the original', f'{TOOL} rping {device} -s',
-         f'rping -c -a {THEIRS} -C 3 -v', 'ping data: rdma-ping-2')
+         rping(THEIRS, '-C 3 -v'), 'ping data: rdma-ping-2')
     pair('rping, the original serves ours', f'rping -s -a {THEIRS} -C 3',
          f'{TOOL} rping {device} -c -a {THEIRS} -C 3 -v', 'rdma-ping-2')
     pair('cmatose, ours serves ucmatose', f'{TOOL} cmatose {device} -C 10',
