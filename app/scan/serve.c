@@ -9,6 +9,7 @@
 
 #include <rte_log.h>
 
+#include "eal/end.h"
 #include "eal/start.h"
 #include "escaped_text.h"
 #include "scan/list.h"
@@ -123,6 +124,7 @@ serve(struct scan_server_config *config)
 		_exit(0);
 	}
 	serve_telemetry_close();
+	eal_hold();
 	scan_server_close(s);
 	return 0;
 }

@@ -24,6 +24,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 
+#include "eal/end.h"
 #include "ingest/card.h"
 #include "ingest/multicast.h"
 #include "ingest/multicast_proof.h"
@@ -296,6 +297,8 @@ main(int argc, char **argv)
 		if (fclose(t.member[m].out) != 0)
 			err(1, "close");
 	report();
+	eal_hold();
 	close_all();
+	eal_end();
 	return more ? 4 : 0;
 }
