@@ -29,6 +29,7 @@ struct watch {
 	const struct sql_catalog *catalog; /* NULL: no progress is shown */
 	pthread_t thread;
 	bool shown;
+	bool interrupted; /* valid after watch_stop() */
 };
 
 void
@@ -100,6 +101,7 @@ watch_main(void *arg)
 			return NULL;
 		if (got == SIGINT && ++interrupts > 1)
 			_exit(QUERY_CANCELLED); /* the output may be blocked */
+		w->interrupted |= got == SIGINT;
 		/* a statement that writes nothing for a long time gets no SIGPIPE from write() */
 		if (interrupts == 0 && is_output_broken()) {
 			kill(getpid(), SIGPIPE);
@@ -378,11 +380,18 @@ query_client(struct scan_client *c, const char *sql, const struct query_options 
 		ret = watch_start(&w);
 		if (ret == 0) {
 			ret = output_remote(c, &stream, o->format, error, sizeof(error));
+			/* it may wait for the end of the query: another signal ends the process */
+			stream.release(&stream);
 			watch_stop(&w);
+		} else {
+			stream.release(&stream);
 		}
-		stream.release(&stream);
-		if (ret < 0 && scan_client_was_idle(c))
-			return -EPIPE;
+		/* it can be repeated, but not if it was to be cancelled */
+		if (ret < 0 && scan_client_was_idle(c)) {
+			if (!w.interrupted)
+				return -EPIPE;
+			ret = -ECANCELED;
+		}
 	}
 	if (ret < 0) {
 		fflush(stdout);

@@ -95,7 +95,9 @@ struct scan_client {
 	int cpu;      /* of this caller */
 	int error;    /* why the connection is down: negative errno */
 	bool idle;    /* it is down because there was no query for long */
-	bool invalid; /* the server sent something that is no result: the connection must end */
+	enum scan_reason
+		over; /* why this end must end the connection, SCAN_REASON_NONE: it need not */
+	uint64_t drain_until; /* ms; end of the wait for the end of a result; 0: none */
 	struct scan_client_error text;
 	struct arrived *arrived; /* ring of ARRIVED_MAX elements */
 	uint32_t head, tail;
@@ -229,6 +231,10 @@ refused(struct scan_client *c, enum scan_reason reason)
 			name, c->identity,
 			reason == SCAN_REASON_KEY ? "this key" : "rights = read");
 		go_down(c, -EACCES, "28000", "the server refuses the connection", text);
+		break;
+	case SCAN_REASON_VERSION:
+		go_down(c, -EPROTONOSUPPORT, "08001", "the server refuses the connection",
+			"it has another version of the protocol; use programs of the same version");
 		break;
 	case SCAN_REASON_BUSY:
 	case SCAN_REASON_SESSIONS:
@@ -484,8 +490,7 @@ rejected(struct scan_client *c, const struct rdma_event *event)
 
 	if (event->private_len >= sizeof(reject))
 		memcpy(&reject, event->private_data, sizeof(reject));
-	if (reject.magic == SCAN_MAGIC && reject.reason > SCAN_REASON_NONE &&
-		reject.reason < SCAN_REASONS)
+	if (reject.magic == SCAN_MAGIC && reject.reason > SCAN_REASON_NONE)
 		refused(c, reject.reason);
 	else
 		go_down(c, -ECONNREFUSED, "08001", "no server listens at this address and port",
@@ -628,31 +633,35 @@ send_requests(struct scan_client *c, uint64_t now)
 	return true;
 }
 
-static void
+/* @return false: all messages are in flight: retry; or the connection is lost */
+static bool
 send_refuse(struct scan_client *c, enum scan_reason reason)
 {
 	struct scan_refuse *m = c->link.broken ? NULL : xfer_qp_room(&c->link);
 
 	if (m == NULL)
-		return;
+		return false;
 	scan_msg_begin(m, SCAN_REFUSE, sizeof(*m), c->sent++);
 	m->reason = reason;
-	(void)xfer_qp_send(&c->link, sizeof(*m));
+	return xfer_qp_send(&c->link, sizeof(*m)) == 0;
 }
 
-/* End the connection to a server that sent something that is no result. */
+/*
+ * End the connection to a server that sent something that is no result, or does not end a result.
+ * The server is told why, as soon as a message is free.
+ */
 static void
-end_invalid(struct scan_client *c)
+end_over(struct scan_client *c)
 {
-	bool invalid;
+	enum scan_reason over;
 
 	pthread_mutex_lock(&c->lock);
-	invalid = c->invalid;
+	if (c->over == SCAN_REASON_NONE && c->drain_until > 0 && xfer_qp_clock() > c->drain_until)
+		c->over = SCAN_REASON_OVERDUE;
+	over = c->over;
 	pthread_mutex_unlock(&c->lock);
-	if (!invalid)
-		return;
-	send_refuse(c, SCAN_REASON_ORDER);
-	broken(c, SCAN_REASON_ORDER);
+	if (over != SCAN_REASON_NONE && send_refuse(c, over))
+		broken(c, over);
 }
 
 static bool
@@ -672,7 +681,7 @@ serve(struct scan_client *c, unsigned int turn)
 			rdma_wc_status_name(c->link.why));
 	if (state_of(c) == UP) {
 		busy |= send_requests(c, now);
-		end_invalid(c);
+		end_over(c);
 	}
 	if ((state_of(c) == UP || state_of(c) == PROVING) && now > c->heard + SCAN_SILENCE_MS)
 		go_down(c, -ETIMEDOUT, "08006", "the server does not answer", "");
@@ -692,12 +701,12 @@ leave(struct scan_client *c)
 	const uint64_t until = xfer_qp_clock() + LEAVE_MS;
 	unsigned int turn = 0;
 
-	if (state_of(c) == UP)
-		end_invalid(c);
-	if (state_of(c) == UP)
-		send_refuse(c, SCAN_REASON_STOPPING);
-	while (c->link.nb_free_sends < XFER_QP_SENDS && !c->link.broken && !c->conn_lost &&
-		xfer_qp_clock() < until)
+	pthread_mutex_lock(&c->lock);
+	if (c->over == SCAN_REASON_NONE)
+		c->over = SCAN_REASON_STOPPING;
+	pthread_mutex_unlock(&c->lock);
+	while ((state_of(c) == UP || c->link.nb_free_sends < XFER_QP_SENDS) && !c->link.broken &&
+		!c->conn_lost && xfer_qp_clock() < until)
 		(void)serve(c, turn++);
 }
 
@@ -769,7 +778,7 @@ service_main(void *arg)
 					!busy && is_querying(c) ? POLL_PACKETS : POLL_NOTHING);
 			c->yield = false;
 		}
-		if (state_of(c) == UP || c->invalid)
+		if (state_of(c) == UP || c->over != SCAN_REASON_NONE)
 			leave(c);
 	}
 	close_device(c);
@@ -810,7 +819,7 @@ static int
 stream_bad(struct scan_client *c, const char *what)
 {
 	pthread_mutex_lock(&c->lock);
-	c->invalid = true;
+	c->over = SCAN_REASON_ORDER;
 	pthread_mutex_unlock(&c->lock);
 	return stream_fail(c, EBADMSG, "08P01", what);
 }
@@ -1256,13 +1265,18 @@ release(struct ArrowArrayStream *stream)
 {
 	struct scan_client *c = stream->private_data;
 
-	if (!c->answered && !c->invalid) {
+	if (!c->answered && c->over == SCAN_REASON_NONE) {
 		scan_client_cancel(c);
+		pthread_mutex_lock(&c->lock);
+		/* the server itself ends such a query after 10 s */
+		c->drain_until = xfer_qp_clock() + c->config.timeout_ms * UINT64_C(3) / 2;
+		pthread_mutex_unlock(&c->lock);
 		drain(c);
 	}
 	forget_body(c);
 	/* return the credit of the last message, too */
 	pthread_mutex_lock(&c->lock);
+	c->drain_until = 0;
 	if (c->reading->nb > 0)
 		c->credit_messages++;
 	c->reading->nb = 0;
@@ -1465,7 +1479,7 @@ scan_client_query(struct scan_client *c, const char *sql, enum scan_form form,
 	c->stream_error = 0;
 	c->stream_text[0] = c->sqlstate[0] = '\0';
 	pthread_mutex_lock(&c->lock);
-	down = c->state == DOWN || c->invalid;
+	down = c->state == DOWN || c->over != SCAN_REASON_NONE;
 	if (!down) {
 		/* of a query before, if its result was not read to the end */
 		free(c->sql);

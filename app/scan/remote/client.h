@@ -35,8 +35,9 @@ struct scan_client_config {
 	const char *key;      /**< path of the key file: xfer_key_read() */
 	uint32_t slots;	      /**< number of slots (0: 16) */
 	uint32_t slot_bytes;  /**< bytes of a slot (0: 1 MiB) */
-	uint32_t timeout_ms;  /**< of the connection (0: 10,000) */
-	bool pull;	      /**< read bodies from the server's memory, by READ */
+	/** of the connection (0: 10,000); a release waits 1.5 times as long for a query's end */
+	uint32_t timeout_ms;
+	bool pull; /**< read bodies from the server's memory, by READ */
 };
 
 /** The last error of a client. */
@@ -81,7 +82,8 @@ void scan_client_close(struct scan_client *c);
  *   - EBADMSG: the server sent something that is not a result. The connection ends
  *
  * Releasing a stream cancels its query, if it has not ended, and waits for the end. Unless the
- * connection has ended, it can then be used for the next query.
+ * connection has ended, it can then be used for the next query. If the query does not end in time,
+ * the connection ends.
  *
  * @param form    of the columns
  * @param stream  out

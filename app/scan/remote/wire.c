@@ -30,7 +30,7 @@ scan_reason_name(uint32_t reason)
 		[SCAN_REASON_OVERDUE] = "the query did not end in the server's time",
 	};
 
-	return reason < SCAN_REASONS ? names[reason] : "?";
+	return reason < SCAN_REASONS ? names[reason] : "a reason that this version does not know";
 }
 
 void
@@ -214,8 +214,7 @@ is_content(const void *message, enum scan_type type)
 	case SCAN_FREE:
 		return is_free(message);
 	case SCAN_REFUSE:
-		return refuse->reason > SCAN_REASON_NONE && refuse->reason < SCAN_REASONS &&
-			refuse->reserved == 0;
+		return refuse->reason > SCAN_REASON_NONE && refuse->reserved == 0;
 	case SCAN_ANSWER:
 	case SCAN_ALIVE:
 	case SCAN_TYPES:

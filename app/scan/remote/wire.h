@@ -25,8 +25,12 @@
 
 #include "xfer/proto.h"
 
-#define SCAN_MAGIC   UINT32_C(0x51534c42) /**< `BLSQ` */
-#define SCAN_VERSION 1
+#define SCAN_MAGIC UINT32_C(0x51534c42) /**< `BLSQ` */
+/**
+ * Version of the protocol. 2: SCAN_REASON_IDLE says that no statement is executed, and unknown
+ * reasons are accepted.
+ */
+#define SCAN_VERSION 2
 #define SCAN_PORT    18517 /**< default port, next to that of the store */
 
 /** Maximum size of a message, bytes. A SEND has it and XFER_TAG_BYTES of its code (xfer/seal.h). */
@@ -66,7 +70,10 @@ enum scan_role {
 	SCAN_SERVER,
 };
 
-/** Why a connection is refused or ended; in REJ and SCAN_REFUSE. */
+/**
+ * Why a connection is refused or ended; in REJ and SCAN_REFUSE. A receiver accepts values that it
+ * does not know.
+ */
 enum scan_reason {
 	SCAN_REASON_NONE,
 	SCAN_REASON_MALFORMED, /**< a length, a reserved byte or a value is out of range */

@@ -34,13 +34,15 @@
 
 /* What the server does with a query. */
 enum deed {
-	DEED_TOO_MANY,	/* it announces more parts than it may */
-	DEED_TOO_LONG,	/* a part that is longer than a slot */
-	DEED_WRONG_WAY, /* parts in another way than granted */
-	DEED_WRONG_KEY, /* a part that cannot be read */
-	DEED_WRITTEN,	/* it writes to a client that reads: no bytes, with an immediate */
-	DEED_VANISH,	/* it closes the connection */
-	DEED_IDLE,	/* it ends the connection, as there was no query for long */
+	DEED_TOO_MANY,	 /* it announces more parts than it may */
+	DEED_TOO_LONG,	 /* a part that is longer than a slot */
+	DEED_WRONG_WAY,	 /* parts in another way than granted */
+	DEED_WRONG_KEY,	 /* a part that cannot be read */
+	DEED_WRITTEN,	 /* it writes to a client that reads: no bytes, with an immediate */
+	DEED_VANISH,	 /* it closes the connection */
+	DEED_IDLE,	 /* it ends the connection, as there was no query for long */
+	DEED_NEW_REASON, /* it ends the connection for a reason of a later version */
+	DEED_ENDLESS,	 /* a type that the client does not support; a cancel has no effect */
 	/* a schema with a type that the client does not support, and parts. When the client cancels
 	 * the query, it ends. The next query is answered by an error */
 	DEED_UNSUPPORTED,
@@ -195,7 +197,11 @@ answer_query(uint32_t cursor)
 	case DEED_IDLE:
 		refuse(SCAN_REASON_IDLE);
 		return;
+	case DEED_NEW_REASON:
+		refuse(SCAN_REASONS + 7);
+		return;
 	case DEED_UNSUPPORTED:
+	case DEED_ENDLESS:
 		answer_unsupported(cursor, false);
 		return;
 	}
@@ -336,6 +342,7 @@ client_main(void *arg)
 		.key = key_path,
 		.slots = SLOTS,
 		.slot_bytes = SLOT,
+		.timeout_ms = job.deed == DEED_ENDLESS ? 1000 : 0,
 		.pull = job.pull,
 	};
 	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
@@ -405,7 +412,7 @@ int __wrap_ipc_reader_schema(struct ipc_reader *r, const void *metadata, size_t 
 int
 __wrap_ipc_reader_head(const void *metadata, size_t size, uint64_t *body)
 {
-	if (job.deed != DEED_UNSUPPORTED)
+	if (job.deed != DEED_UNSUPPORTED && job.deed != DEED_ENDLESS)
 		return __real_ipc_reader_head(metadata, size, body);
 	*body = 0;
 	return IPC_SCHEMA;
@@ -528,6 +535,33 @@ unsupported(void **state)
 	}
 }
 
+/* A reason that the client does not know ends the connection, too. */
+static void
+new_reason(void **state)
+{
+	run(DEED_NEW_REASON, false);
+	assert_int_equal(job.schema, EPIPE);
+	assert_string_equal(job.state, "08006");
+	assert_non_null(strstr(job.text, "does not know"));
+	assert_false(job.idle);
+	assert_int_equal(job.again, -EPIPE);
+}
+
+/* The client does not wait for ever for the end of a query. */
+static void
+endless(void **state)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		run(DEED_ENDLESS, i == 1);
+		assert_int_equal(job.schema, ENOTSUP);
+		assert_int_equal(job.again, -EPIPE);
+		assert_int_equal(server.queries, 1);
+		assert_int_equal(server.refused, SCAN_REASON_OVERDUE);
+	}
+}
+
 /* ---- main ------------------------------------------------------------------------------------ */
 
 static int
@@ -593,6 +627,8 @@ main(void)
 		cmocka_unit_test(lost),
 		cmocka_unit_test(idle),
 		cmocka_unit_test(unsupported),
+		cmocka_unit_test(new_reason),
+		cmocka_unit_test(endless),
 	};
 
 	if (rte_eal_init(sizeof(eal) / sizeof(eal[0]), (char **)(uintptr_t)eal) < 0)
