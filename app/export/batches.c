@@ -37,7 +37,7 @@ struct batches {
 	size_t *first; /* [sets] number of the first batch of each file */
 	struct place *place;
 	TAILQ_HEAD(, place) loaded; /* the one that was used least recently is first */
-	uint64_t bytes;		    /* of batches that are loaded */
+	uint64_t bytes;		    /* of memory, of batches that are loaded */
 	uint64_t largest;	    /* bytes of the largest batch of the run */
 	size_t at;		    /* image that was loaded last */
 	size_t search;		    /* batches of images before it were read */
@@ -60,6 +60,13 @@ size_of(const struct reading *r)
 	const struct arrow_read_batch *b = &r->file->reader.batches[r->batch];
 
 	return b->metadata_size + b->body_length;
+}
+
+/* Bytes of memory that a batch needs, at least. */
+static uint64_t
+memory_for(const struct reading *r)
+{
+	return size_of(r) > r->room ? size_of(r) : r->room;
 }
 
 /* Reads a batch, in either thread. */
@@ -99,7 +106,7 @@ static void
 drop(struct batches *b, struct place *p)
 {
 	TAILQ_REMOVE(&b->loaded, p, next);
-	b->bytes -= p->record->reader.size;
+	b->bytes -= scan_record_memory(p->record);
 	scan_record_drop(p->record);
 	p->record = NULL;
 }
@@ -124,7 +131,7 @@ keep(struct batches *b, const struct reading *r)
 {
 	r->place->record = r->record;
 	r->place->checked = true;
-	b->bytes += r->record->reader.size;
+	b->bytes += scan_record_memory(r->record);
 	TAILQ_INSERT_TAIL(&b->loaded, r->place, next);
 }
 
@@ -158,15 +165,15 @@ load(struct batches *b, size_t image)
 		if (b->reading.place == p)
 			r = b->reading;
 		else if (b->reading.record != NULL) {
-			make_room(b, image, b->reading.record->reader.size);
+			make_room(b, image, scan_record_memory(b->reading.record));
 			keep(b, &b->reading);
 		}
 	}
 	if (r.record == NULL && r.ret == 0) {
-		make_room(b, image, size_of(&r));
+		make_room(b, image, memory_for(&r));
 		read_batch(&r);
 	} else if (r.record != NULL) {
-		make_room(b, image, r.record->reader.size);
+		make_room(b, image, scan_record_memory(r.record));
 	}
 	if (r.record == NULL)
 		return fail(b->e, &r, b->e->images.image[image].image.frame);
@@ -186,7 +193,7 @@ read_ahead(struct batches *b, size_t image)
 	if (b->search == b->e->images.nb)
 		return;
 	b->reading = reading_of(b, b->search);
-	if (b->bytes + size_of(&b->reading) <= BATCHES_BYTES)
+	if (b->bytes + memory_for(&b->reading) <= BATCHES_BYTES)
 		b->is_reading = ahead_start(&b->ahead, read_batch, &b->reading);
 }
 

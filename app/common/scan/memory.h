@@ -9,9 +9,9 @@
 
 #include <stddef.h>
 
-/** Freed buffers that are kept: number, and bytes of all. @{ */
+/** Freed buffers that are kept: number, and bytes of all: two of the largest batches. @{ */
 #define SCAN_MEMORY_SPARES    8
-#define SCAN_MEMORY_SPARE_MAX ((size_t)256 << 20)
+#define SCAN_MEMORY_SPARE_MAX ((size_t)640 << 20)
 /** @} */
 
 /** @return at least `size` bytes, aligned to 64; NULL: out of memory */

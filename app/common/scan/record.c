@@ -335,7 +335,7 @@ read_placed(struct scan_record *r, const struct arrow_read_batch *b, struct chun
 
 /*
  * A record for a batch.
- * @param room  bytes of memory, at least
+ * @param room  bytes of memory for the batch as it is in the file, at least
  * @param c     out
  * @return NULL: out of memory
  */
@@ -343,7 +343,7 @@ static struct scan_record *
 new_record(const struct arrow_reader *r, const struct arrow_read_batch *b, uint64_t room,
 	struct chunks *c)
 {
-	uint64_t size = b->metadata_size + b->body_length;
+	uint64_t size = b->metadata_size + b->body_length, spare = room > size ? room - size : 0;
 	struct scan_record *record = calloc(1, sizeof(*record));
 
 	*c = (struct chunks){0};
@@ -355,7 +355,7 @@ new_record(const struct arrow_reader *r, const struct arrow_read_batch *b, uint6
 		c->rows = 0;
 	size += -size % ALIGNMENT;
 	record->refs = 1;
-	record->data = scan_memory_get(size > room ? size : room);
+	record->data = scan_memory_get(size + spare);
 	if (record->data == NULL) {
 		free(record);
 		return NULL;
@@ -460,6 +460,12 @@ move_batch(struct arrow_read_batch *b, const uint8_t *from, const uint8_t *to)
 			*texts[i] = (const char *)to + (*texts[i] - (const char *)from);
 	b->nodes = to + (b->nodes - from);
 	b->offset = 0;
+}
+
+uint64_t
+scan_record_memory(const struct scan_record *r)
+{
+	return r->is_small ? r->reader.size : scan_memory_size(r->data);
 }
 
 int

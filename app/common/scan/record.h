@@ -92,13 +92,16 @@ enum scan_record_state scan_record_read(struct scan_record **record, struct scan
  * @param record  out: a reference
  * @param r       of this file, which must outlive the record; its batches may be mapped
  * @param b       a batch of `r`
- * @param room    bytes of memory to use at least: with the size of the largest batch, memory of any
- *   batch is used again for any other one, because it is large enough
+ * @param room    bytes of memory for the batch at least: with the size of the largest batch, memory
+ *   of any batch is used again for any other one, because it is large enough
  * @return 0; -EBADMSG: wrong CRC, or another batch is there; -ENODATA: the file ends before;
  *         -ENOMEM, -errno
  */
 int scan_record_load(struct scan_record **record, const struct arrow_reader *r,
 	const struct arrow_read_batch *b, enum arrow_table table, int fd, uint64_t room);
+
+/** Bytes of memory that a batch occupies. */
+uint64_t scan_record_memory(const struct scan_record *r);
 
 /**
  * Search the next batch, or the end of the stream, behind damage.
