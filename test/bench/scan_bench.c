@@ -3,7 +3,7 @@
  * Queries of a run by a client over software RoCE, whose bodies the server writes, compared in one
  * process with
  * - the same query by a client that reads the bodies,
- * - WRITEs of the same bytes, with nothing else,
+ * - WRITEs of the same bytes of the same mapped file, with nothing else,
  * - the same query where the server converts the result to Arrow, serialises it as an IPC stream,
  *   and sends that over one TCP connection,
  * - the same query in Thallus' way: the buffers of a batch are registered at both ends for this
@@ -327,6 +327,7 @@ main(int argc, char **argv)
 		rig_die("cannot write a run to %s", dir);
 	rig_open(&rig, MEMORY, false);
 	rig_rest(&rig, true);
+	peers_open(dir);
 	ends_create(dir);
 	bench_engine_open(&engine, &api, dir, SQL_ZERO_COPY);
 	printf("%u frames, DuckDB %s, 1 thread; MB/s, median of %u\n", frames,
@@ -339,6 +340,7 @@ main(int argc, char **argv)
 	if (part == NULL || strcmp(part, "clients") == 0)
 		crowd_rows(quick);
 	rig_rest(&rig, false);
+	peers_close();
 	rig_close(&rig);
 	rte_eal_cleanup();
 	snprintf(command, sizeof(command), "rm -r %s", dir);

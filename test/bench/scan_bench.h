@@ -90,7 +90,12 @@ void peers_tcp_query(struct bench_engine *e, const char *sql, struct outcome *o,
 /* Thallus' way: each batch is registered at both ends, and read; one at a time. */
 void peers_thallus_query(struct bench_engine *e, const char *sql, struct outcome *o);
 
-/* WRITEs of the same bytes. @return seconds */
+/* Map the file of images that the server reads, too. @{ */
+void peers_open(const char *dir);
+void peers_close(void);
+/* @} */
+
+/* WRITEs of as many bytes of the same mapped file. @return seconds */
 double peers_write(uint64_t bytes);
 
 /* The engine, and the messages of Arrow that are not sent. @return seconds */

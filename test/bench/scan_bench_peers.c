@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <rte_common.h>
@@ -213,6 +216,24 @@ peers_tcp_query(struct bench_engine *e, const char *sql, struct outcome *o, unsi
 	pair_run(tcp_client, NULL, tcp_server, NULL);
 }
 
+static struct rdma_mr *
+reg(struct rig_side *s, void *addr, uint64_t length, uint32_t access)
+{
+	const struct rdma_mr_attr attr = {addr, length, access, -1};
+	struct rdma_mr *mr = rdma_mr_reg(s->pd, &attr);
+
+	if (mr == NULL)
+		rig_die("no registration");
+	return mr;
+}
+
+static void
+dereg(struct rig_side *s, struct rdma_mr *mr)
+{
+	while (rdma_mr_dereg(mr) == -EBUSY)
+		rig_poll_side(s);
+}
+
 /* ---- WRITEs alone ---------------------------------------------------------------------------- */
 
 static const struct rdma_qp_attr reliable = {
@@ -228,6 +249,10 @@ static const struct rdma_qp_attr reliable = {
 static struct {
 	uint64_t bytes;
 	double seconds;
+	/* the file of images, as the server maps it */
+	uint8_t *map;
+	uint64_t size;
+	struct rdma_mr *mr;
 } raw;
 
 /* The worker lcore is the server here: the way has no direction. */
@@ -250,9 +275,10 @@ write_all(struct rig *r)
 				.flags = RDMA_SEND_SIGNALED,
 				.rkey = rdma_mr_rkey(r->b.mr)};
 
-			at = posted % MEMORY + length <= MEMORY ? posted % MEMORY : 0;
+			at = posted % raw.size;
+			at = at + length <= raw.size ? at : 0;
 			sg = (struct rdma_sge){
-				(uintptr_t)r->a.memory + at, length, rdma_mr_lkey(r->a.mr)};
+				(uintptr_t)raw.map + at, length, rdma_mr_lkey(raw.mr)};
 			wr.remote_addr =
 				(uintptr_t)r->b.memory + posted / SLOT_BYTES % SLOTS * SLOT_BYTES;
 			if (rdma_post_send(r->a.qp, &wr, 1) != 1)
@@ -289,6 +315,32 @@ receive_writes(struct rig *r)
 
 	if (n > 0)
 		post_receives(r, n);
+}
+
+void
+peers_open(const char *dir)
+{
+	char path[64];
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/run_images.arrow", dir);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size < (off_t)SLOT_BYTES)
+		rig_die("%s: no file with images", path);
+	raw.size = st.st_size;
+	raw.map = mmap(NULL, raw.size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+	close(fd);
+	if (raw.map == MAP_FAILED)
+		rig_die("%s: %s", path, strerror(errno));
+	raw.mr = reg(&rig.a, raw.map, raw.size, 0);
+}
+
+void
+peers_close(void)
+{
+	dereg(&rig.a, raw.mr);
+	munmap(raw.map, raw.size);
 }
 
 double
@@ -369,24 +421,6 @@ complete(struct rig_side *s, struct rdma_cq *cq, unsigned int n)
 				rig_die("Thallus' way: %s", rdma_wc_status_name(wc[i].status));
 		n -= got;
 	}
-}
-
-static struct rdma_mr *
-reg(struct rig_side *s, void *addr, uint64_t length, uint32_t access)
-{
-	const struct rdma_mr_attr attr = {addr, length, access, -1};
-	struct rdma_mr *mr = rdma_mr_reg(s->pd, &attr);
-
-	if (mr == NULL)
-		rig_die("no registration");
-	return mr;
-}
-
-static void
-dereg(struct rig_side *s, struct rdma_mr *mr)
-{
-	while (rdma_mr_dereg(mr) == -EBUSY)
-		rig_poll_side(s);
 }
 
 static void

@@ -613,14 +613,28 @@ body_bytes(const struct sql_reader *r, uint64_t rows, uint64_t lists)
 	return lists + rows * r->row_bytes + r->nb * (rows / 8 + 4 * (uint64_t)IPC_ALIGN);
 }
 
-/* @return number of rows of the chunk that the batch has room for */
+/* As rows_that_fit(), if the size of a row is the same for all. */
 static uint64_t
-rows_that_fit(const struct sql_reader *r)
+equal_rows_that_fit(const struct sql_reader *r)
+{
+	uint64_t most = r->rows - r->row, least = 0, middle;
+
+	while (least < most) {
+		middle = most - (most - least) / 2;
+		if (body_bytes(r, r->length + middle, 0) <= r->batch_bytes)
+			least = middle;
+		else
+			most = middle - 1;
+	}
+	return least;
+}
+
+/* As rows_that_fit(), if rows have lists of files. */
+static uint64_t
+lists_that_fit(const struct sql_reader *r)
 {
 	uint64_t lists = 0, rows, i;
 
-	if (r->batch_bytes == 0 || r->nb_converted > 0)
-		return r->rows;
 	for (i = 0; i < r->nb; i++)
 		if (r->column[i].way == DEFERRED)
 			lists += r->values[i].size;
@@ -633,6 +647,20 @@ rows_that_fit(const struct sql_reader *r)
 		if (body_bytes(r, r->length + rows + 1, lists) > r->batch_bytes)
 			break;
 	}
+	return rows;
+}
+
+/* @return number of rows of the chunk that the batch has room for */
+static uint64_t
+rows_that_fit(const struct sql_reader *r)
+{
+	uint64_t rows, i;
+
+	if (r->batch_bytes == 0 || r->nb_converted > 0)
+		return r->rows;
+	for (i = 0; i < r->nb && r->column[i].way != DEFERRED; i++)
+		;
+	rows = i < r->nb ? lists_that_fit(r) : equal_rows_that_fit(r);
 	/* a row that is larger than a batch is one */
 	return rows == 0 && r->length == 0 ? 1 : rows;
 }
