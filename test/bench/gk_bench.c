@@ -51,7 +51,7 @@ enum wanted {
 
 struct row {
 	const char *name;
-	const char *numpy; /* its row in gk_bench_numpy.py */
+	const char *id; /* for --row, and its row in gk_bench_numpy.py if it has one; NULL: none */
 	uint32_t kind;
 	enum gk_value value;
 	enum wanted wanted;
@@ -82,12 +82,12 @@ static struct row rows[] = {
 	{"count + raw", NULL, GK_KIND_RAW, GK_VALUE_F32, SURE, .goal = "ratio >= 0.6"},
 	{"count + raw as chunks", NULL, GK_KIND_RAW, GK_VALUE_F32, SURE, .chunks = true},
 	{"i16 image as chunks", NULL, GK_KIND_IMAGE, GK_VALUE_I16, SURE, .chunks = true},
-	{"count, dark frames", NULL, GK_KIND_CSR, GK_VALUE_F32, REJECTED, .dark = true},
+	{"count, dark frames", "dark", GK_KIND_CSR, GK_VALUE_F32, REJECTED, .dark = true},
 	{"count, trailers", NULL, GK_KIND_CSR, GK_VALUE_F32, REJECTED, .trailers = true},
 	{"CSR 1 %, trailers", NULL, GK_KIND_CSR, GK_VALUE_F32, SURE, .trailers = true},
 	{"f32 image, trailers", NULL, GK_KIND_IMAGE, GK_VALUE_F32, SURE, .trailers = true},
-	{"count, bright spots", NULL, GK_KIND_CSR, GK_VALUE_F32, REJECTED, .bright = true},
-	{"CSR 1 %, bright spots", NULL, GK_KIND_CSR, GK_VALUE_F32, SURE, .bright = true},
+	{"count, bright spots", "bright", GK_KIND_CSR, GK_VALUE_F32, REJECTED, .bright = true},
+	{"CSR 1 %, bright spots", "bright-csr", GK_KIND_CSR, GK_VALUE_F32, SURE, .bright = true},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
@@ -420,7 +420,7 @@ run_numpy(const struct bench *b)
 			continue;
 		}
 		for (size_t i = 0; i < ROWS; i++)
-			if (rows[i].numpy != NULL && strcmp(rows[i].numpy, name) == 0)
+			if (rows[i].id != NULL && strcmp(rows[i].id, name) == 0)
 				print_numpy(&rows[i], raw, frame_seconds);
 	}
 	status = pclose(f);
@@ -529,7 +529,7 @@ print_head(const struct bench *b)
 static bool
 is_wanted(const struct bench *b, const struct row *row)
 {
-	return b->only == NULL || (row->numpy != NULL && strcmp(row->numpy, b->only) == 0);
+	return b->only == NULL || (row->id != NULL && strcmp(row->id, b->only) == 0);
 }
 
 int

@@ -19,6 +19,9 @@
 #define GK_EMULATED 0
 #endif
 
+/* Gangs with at least one thread block each: the emulation has four blocks, and one dispatches. */
+#define PAIR_GANGS_MAX (GK_EMULATED ? 3 : 8)
+
 struct pair {
 	struct rig host;
 	struct rig cuda;

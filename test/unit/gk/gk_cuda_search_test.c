@@ -253,8 +253,8 @@ test_random(void **state)
 			1 + rig_below(&rng, GK_EMULATED ? 5 : 9),
 			cols[rig_below(&rng, GK_EMULATED ? 3 : 6)]};
 
-		round_of(&g, 1 + i % (GK_EMULATED ? 3 : 8), once || GK_EMULATED ? 2 : 4,
-			(int)(i / 2 % 2), &rng);
+		round_of(&g, 1 + i % PAIR_GANGS_MAX, once || GK_EMULATED ? 2 : 4, (int)(i / 2 % 2),
+			&rng);
 	}
 	print_message(
 		"%u frames, %u searched, %u peaks, %u hits, %u kept with peaks, %u lists cut\n",

@@ -195,7 +195,7 @@ test_random(void **state)
 	uint64_t rng = rig_seed("random");
 
 	for (uint32_t i = 0; i < rounds; i++)
-		random_round(1 + i % 8, once ? 2 : 8, (int)(i / 8 % 2), &rng);
+		random_round(1 + i % PAIR_GANGS_MAX, once ? 2 : 8, (int)(i / 8 % 2), &rng);
 	if (!once && !GK_EMULATED) /* the ring wraps */
 		random_round(1, 60, 0, &rng);
 }
