@@ -20,21 +20,13 @@
 #define DARK_STRIP 32
 #endif
 
+/* Pixels whose cells are prefetched ahead */
+#define DARK_AHEAD 512
+
 #ifdef __AVX2__
 
 /* Sums of 14-bit values of so many frames fit into 16 bits. */
 #define SUM_FRAMES 4
-
-/* Samples of 4 pixels << 32 | sum of their values, in the order of the pixels. */
-static inline __m256i
-cells_of(__m256i sum, __m256i samples, int upper)
-{
-	const __m256i low = _mm256_unpacklo_epi32(sum, samples),
-		      high = _mm256_unpackhi_epi32(sum, samples);
-
-	return upper ? _mm256_permute2x128_si256(low, high, 0x31)
-		     : _mm256_permute2x128_si256(low, high, 0x20);
-}
 
 /* All bits of a cell if its pixel is usable in G0. */
 static inline __m256i
@@ -45,18 +37,68 @@ usable(const float *r0)
 	return _mm256_cvtepi32_epi64(_mm_castps_si128(_mm_cmpord_ps(r, r)));
 }
 
+/* Add 4 pixels to their cells. @param samples  << 32 */
+static inline void
+add_cells(__m128i sum, __m256i samples, const float *r0, uint64_t *cells)
+{
+	const __m256i add = _mm256_or_si256(_mm256_cvtepu32_epi64(sum), samples);
+
+	_mm256_storeu_si256((__m256i *)cells,
+		_mm256_add_epi64(_mm256_loadu_si256((const __m256i *)cells),
+			_mm256_and_si256(usable(r0), add)));
+}
+
+/*
+ * Add 16 pixels to their cells.
+ * @param low,high  sums of pixels 0 to 3 and 8 to 11, and of the others
+ * @param samples   of the pixels in order, 16 bits each
+ */
+static inline __attribute__((always_inline)) void
+add_pixels(__m256i low, __m256i high, __m256i samples, const float *r0, uint64_t *cells)
+{
+	const __m128i sums[4] = {_mm256_castsi256_si128(low), _mm256_castsi256_si128(high),
+		_mm256_extracti128_si256(low, 1), _mm256_extracti128_si256(high, 1)};
+	_Alignas(32) uint16_t number[DARK_STRIP];
+
+	_mm256_store_si256((__m256i *)number, samples);
+	for (int i = 0; i < 4; i++)
+		add_cells(sums[i],
+			_mm256_slli_epi64(
+				_mm256_cvtepu16_epi64(_mm_loadl_epi64((void *)&number[4 * i])), 32),
+			r0 + 4 * i, cells + 4 * i);
+}
+
+/* Sum the samples of 16 pixels of which some have another gain than G0. */
+static __attribute__((noinline)) void
+add_any(const uint16_t *const raw[], uint64_t first, uint32_t n, const float *r0, uint64_t *cells)
+{
+	const __m256i zero = _mm256_setzero_si256(),
+		      gains = _mm256_set1_epi16((int16_t)GK_RAW_GAIN_MASK);
+	__m256i samples = zero, low = zero, high = zero;
+
+	for (uint32_t f = 0; f < n; f++) {
+		const __m256i w = _mm256_loadu_si256((const void *)(raw[f] + first));
+		const __m256i is_g0 = _mm256_cmpeq_epi16(_mm256_and_si256(w, gains), zero);
+		const __m256i sample = _mm256_and_si256(w, is_g0);
+
+		samples = _mm256_sub_epi16(samples, is_g0);
+		low = _mm256_add_epi32(low, _mm256_unpacklo_epi16(sample, zero));
+		high = _mm256_add_epi32(high, _mm256_unpackhi_epi16(sample, zero));
+	}
+	add_pixels(low, high, samples, r0, cells);
+}
+
 /*
  * Sum the samples of 16 pixels: the halves of gk_dark_sample(), in lanes of their own widths. Then
- * convert them to cells, and add these to `cells`.
+ * convert them to cells, and add these to `cells`. Most words of dark frames are in G0. They are
+ * added without a test, and one test of all frames follows.
  */
 static inline __attribute__((always_inline)) void
 add_samples(
 	const uint16_t *const raw[], uint64_t first, uint32_t n, const float *r0, uint64_t *cells)
 {
-	const __m256i zero = _mm256_setzero_si256(),
-		      gains = _mm256_set1_epi16((int16_t)GK_RAW_GAIN_MASK);
-	/* pixels 0 to 3 and 8 to 11, and the others */
-	__m256i samples = zero, low = zero, high = zero;
+	const __m256i zero = _mm256_setzero_si256();
+	__m256i low = zero, high = zero, any = zero;
 
 	for (uint32_t f = 0; f < n;) {
 		const uint32_t end = n - f > SUM_FRAMES ? f + SUM_FRAMES : n;
@@ -64,26 +106,18 @@ add_samples(
 
 		for (; f < end; f++) {
 			const __m256i w = _mm256_loadu_si256((const void *)(raw[f] + first));
-			const __m256i is_g0 = _mm256_cmpeq_epi16(_mm256_and_si256(w, gains), zero);
 
-			samples = _mm256_sub_epi16(samples, is_g0);
-			part = _mm256_add_epi16(part, _mm256_and_si256(w, is_g0));
+			any = _mm256_or_si256(any, w);
+			part = _mm256_add_epi16(part, w);
 		}
 		low = _mm256_add_epi32(low, _mm256_unpacklo_epi16(part, zero));
 		high = _mm256_add_epi32(high, _mm256_unpackhi_epi16(part, zero));
 	}
-	for (int i = 0; i < 4; i++) {
-		const __m256i sum = i % 2 ? high : low;
-		const __m256i number = i % 2 ? _mm256_unpackhi_epi16(samples, zero)
-					     : _mm256_unpacklo_epi16(samples, zero);
-
-		__m256i *cell = (__m256i *)(cells + 4 * i);
-
-		_mm256_storeu_si256(cell,
-			_mm256_add_epi64(_mm256_loadu_si256(cell),
-				_mm256_and_si256(
-					usable(r0 + 4 * i), cells_of(sum, number, i / 2))));
-	}
+	if (__builtin_expect(
+		    _mm256_testz_si256(any, _mm256_set1_epi16((int16_t)GK_RAW_GAIN_MASK)), 1))
+		add_pixels(low, high, _mm256_set1_epi16((int16_t)n), r0, cells);
+	else
+		add_any(raw, first, n, r0, cells);
 }
 
 #else
@@ -117,6 +151,19 @@ add_samples(
 
 #endif
 
+/* Add to cells to which other gangs may add at the same time. */
+static inline void
+add_shared(
+	const uint16_t *const raw[], uint64_t first, uint32_t n, const float *r0, uint64_t *cells)
+{
+	uint64_t add[DARK_STRIP] = {0};
+
+	add_samples(raw, first, n, r0, add);
+	for (int i = 0; i < DARK_STRIP; i++)
+		if (add[i] != 0)
+			__atomic_fetch_add(&cells[i], add[i], __ATOMIC_RELAXED);
+}
+
 /*
  * The samples of a batch are summed first. It then needs one addition per pixel to memory that
  * other gangs may share.
@@ -128,16 +175,13 @@ GK_TILE_SET(gk_tile_dark)(const struct gk_tile *t, uint32_t n, const uint16_t *c
 	const uint64_t pixels = (uint64_t)t->rows * t->cols;
 
 	for (uint64_t first = 0; first < pixels; first += DARK_STRIP) {
-		uint64_t add[DARK_STRIP] = {0};
-
-		if (!shared) {
+		/* the cells of the next tile follow */
+		for (int i = 0; i < DARK_STRIP; i += 8)
+			__builtin_prefetch(cells + first + DARK_AHEAD + i, 1, 2);
+		if (shared)
+			add_shared(raw, first, n, t->r[0] + first, cells + first);
+		else
 			add_samples(raw, first, n, t->r[0] + first, cells + first);
-			continue;
-		}
-		add_samples(raw, first, n, t->r[0] + first, add);
-		for (int i = 0; i < DARK_STRIP; i++)
-			if (add[i] != 0)
-				__atomic_fetch_add(&cells[first + i], add[i], __ATOMIC_RELAXED);
 	}
 }
 
