@@ -32,19 +32,18 @@ photons_any(const struct gk_tile *t, uint64_t x, vec_i32 words)
 	const vec_mask nan = vec_mask_or(vec_eq_i32(gain, GK_RAW_INVALID),
 		vec_mask_or(
 			vec_eq_i32(words, GK_RAW_G1_SATURATED), vec_eq_i32(words, GK_RAW_MISSING)));
+	/*
+	 * A masked load without active lanes still waits for memory, and a branch is often
+	 * mispredicted: where a gain has no pixel, its loads are of G0, which is in L1.
+	 */
+	const uint32_t from1 = vec_mask_bits(g1) != 0 ? 1 : 0,
+		       from2 = vec_mask_bits(g2) != 0 ? 2 : 0;
 	vec_f32 p = vec_load(t->p[0] + x), r = vec_load(t->r[0] + x), photons;
 
-	/*
-	 * A masked load without active lanes still waits for memory, and few runs have both gains.
-	 */
-	if (vec_mask_bits(g1) != 0) {
-		p = vec_load_where(g1, t->p[1] + x, p);
-		r = vec_load_where(g1, t->r[1] + x, r);
-	}
-	if (vec_mask_bits(g2) != 0) {
-		p = vec_load_where(g2, t->p[2] + x, p);
-		r = vec_load_where(g2, t->r[2] + x, r);
-	}
+	p = vec_load_where(g1, t->p[from1] + x, p);
+	r = vec_load_where(g1, t->r[from1] + x, r);
+	p = vec_load_where(g2, t->p[from2] + x, p);
+	r = vec_load_where(g2, t->r[from2] + x, r);
 	photons = vec_mul(vec_sub(vec_float(vec_and_i32(words, GK_RAW_ADC_MASK)), p), r);
 	photons = vec_select(
 		vec_eq_i32(words, GK_RAW_SATURATED), vec_sub(vec_set(INFINITY), p), photons);

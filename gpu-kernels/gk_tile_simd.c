@@ -93,25 +93,55 @@ struct shared {
 	uint32_t whole; /* bit mask of tame runs without unusable pixels */
 };
 
+/*
+ * Deferred runs of a strip of all frames, as frame << 16 | run. In one list, because a loop over
+ * few runs of each frame is mispredicted at its end.
+ */
+struct deferred {
+	uint32_t n;
+	uint32_t item[GK_BATCH_MAX * STRIP_RUNS + 1]; /* one more may be written */
+};
+
 /* Data of a strip of one frame. */
 struct strip {
 	_Alignas(64) uint32_t csr[STRIP_RUNS]; /* bits of the pixels >= csr_threshold */
-	uint32_t slow;			       /* bit mask of deferred runs */
+	struct deferred *deferred;
+	uint32_t frame; /* << 16 */
+	/* bit mask of the runs that are not tame, which are in the list */
+	uint32_t wild;
 	/* Prefetch addresses, one line per run: */
 	const uint16_t *ahead; /* the frame's next strip */
 	const uint16_t *next;  /* this strip of the next frame */
 	const float *coef;     /* part of the next strip's coefficients */
 };
 
+/* Defer a run that has gains other than G0. */
+VEC_FN void
+defer(struct strip *s, uint32_t run)
+{
+	struct deferred *d = s->deferred;
+
+	d->item[d->n] = s->frame | run;
+	d->n += ~s->wild >> run & 1;
+}
+
+/* Set the bits of a run >= csr_threshold. @return their number */
+VEC_FN uint32_t
+put_csr(struct strip *s, uint32_t run, uint32_t bits)
+{
+	s->csr[run] = bits;
+	return (uint32_t)__builtin_popcount(bits);
+}
+
 /* Process a run that is not tame, or not all in G0. */
-static void
+VEC_FN void
 slow_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, uint32_t run, struct strip *s,
 	struct gk_tile_counts *c)
 {
 	const vec_f32 infinity = vec_set(INFINITY), strong_threshold = vec_set(t->strong_threshold),
 		      csr_threshold = vec_set(t->csr_threshold);
 	uint32_t bragg = 0, csr = 0, nan = 0, finite = 0;
-	int64_t sum = 0;
+	vec_i64 sum = vec_set_i32(0);
 
 	for (int k = 0; k < RUN_VECS; k++) {
 		const uint64_t at = x + k * VEC_LANES;
@@ -121,17 +151,31 @@ slow_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, uint32_t run,
 		const vec_f32 q =
 			vec_clamp(vec_mul(photons, vec_set((float)GK_SUM_SCALE)), 1073741824.0f);
 
-		sum += vec_sum_i32(vec_round(vec_keep(is_finite, q)));
+		sum = vec_add_i64(sum, vec_pairs_i32(vec_round(vec_keep(is_finite, q))));
 		bragg |= vec_mask_bits(vec_ge(photons, strong_threshold)) << k * VEC_LANES;
 		csr |= vec_mask_bits(vec_ge(photons, csr_threshold)) << k * VEC_LANES;
 		nan |= vec_mask_bits(vec_unordered(photons, photons)) << k * VEC_LANES;
 		finite |= vec_mask_bits(is_finite) << k * VEC_LANES;
 	}
-	s->csr[run] = csr;
-	c->sum += sum;
+	c->nnz += put_csr(s, run, csr);
+	c->sum += vec_sum_i64(sum);
 	c->bragg += (uint32_t)__builtin_popcount(bragg);
 	c->invalid += (uint32_t)__builtin_popcount(nan);
 	c->saturated += (uint32_t)__builtin_popcount(~(finite | nan));
+}
+
+/* Process the deferred runs of a strip. @param dead  unusable pixels per run, counted already */
+static __attribute__((noinline)) void
+slow_runs(const struct gk_tile *t, uint64_t first, const uint16_t *const raw[],
+	const struct deferred *d, const uint8_t dead[STRIP_RUNS], struct strip s[],
+	struct gk_tile_counts c[])
+{
+	for (uint32_t i = 0; i < d->n; i++) {
+		const uint32_t f = d->item[i] >> 16, run = d->item[i] & 0xFFFF;
+
+		c[f].invalid -= dead[run];
+		slow_run(t, first + run * RUN, raw[f], run, &s[f], &c[f]);
+	}
 }
 
 /*
@@ -153,18 +197,22 @@ fetch_near(const void *line)
 
 /*
  * Prefetch the coefficients of the gains in a deferred run. Those of G1 and G2 are rarely used
- * elsewhere, so they come from memory.
+ * elsewhere, so they come from memory. A line without such pixels is not fetched: that of G0, which
+ * is in L1, takes its place, because branches would be mispredicted.
  */
 VEC_FN void
-fetch_gains(const struct gk_tile *t, uint64_t x, vec_run words)
+fetch_gains(const struct gk_tile *t, uint64_t x, const uint16_t *raw)
 {
-	/* the bits of G2 are those of G1 and one more */
-	for (int g = 1; g < 3 && vec_run_any(words, g == 1 ? GK_RAW_G1 : GK_RAW_G2 ^ GK_RAW_G1);
-		g++) {
-		for (int k = 0; k < RUN; k += 16) {
-			fetch(t->p[g] + x + k);
-			fetch(t->r[g] + x + k);
-		}
+	for (int k = 0; k < RUN; k += 16) {
+		const uint64_t at = x + k;
+		/* the bits of G2 are those of G1 and one more */
+		const uint32_t g1 = vec_line_any(raw + at, GK_RAW_G1),
+			       g2 = 2 * vec_line_any(raw + at, GK_RAW_G2 ^ GK_RAW_G1);
+
+		fetch(t->p[g1] + at);
+		fetch(t->r[g1] + at);
+		fetch(t->p[g2] + at);
+		fetch(t->r[g2] + at);
 	}
 }
 
@@ -312,6 +360,7 @@ count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 		      csr_value = vec_set(shared->csr.value);
 	const int16_t strong_below = shared->bragg.below, csr_below = shared->csr.below;
 	vec_i32 sum = vec_set_i32(0);
+	uint32_t nnz = 0;
 	vec_tally bragg;
 
 	raw += first;
@@ -326,8 +375,8 @@ count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 		fetch_near(s->next + x);
 		fetch_near(s->coef + x / 2);
 		if (__builtin_expect(vec_run_any(words, GK_RAW_GAIN_MASK), 0)) {
-			s->slow |= UINT32_C(1) << i;
-			fetch_gains(t, first + x, words);
+			defer(s, i);
+			fetch_gains(t, first + x, raw - first);
 			continue;
 		}
 		for (int k = 0; k < RUN_VECS; k++) {
@@ -342,15 +391,16 @@ count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 		if (is_short) {
 			for (int k = 0; k < RUN_VECS / 2; k++)
 				upper[k] = vec_upper_pair(q[2 * k], q[2 * k + 1]);
-			vec_tally_add(&bragg, i, vec_mark_uppers(upper, strong_below));
-			vec_put_folded_marks(&s->csr[i], vec_mark_uppers(upper, csr_below));
+			vec_tally_add(&bragg, vec_mark_uppers(upper, strong_below));
+			nnz += put_csr(s, i, vec_folded_marks_bits(vec_mark_uppers(upper, csr_below)));
 		} else {
-			vec_tally_add(&bragg, i, vec_mark_folded(q, strong_value));
-			vec_put_folded_marks(&s->csr[i], vec_mark_folded(q, csr_value));
+			vec_tally_add(&bragg, vec_mark_folded(q, strong_value));
+			nnz += put_csr(s, i, vec_folded_marks_bits(vec_mark_folded(q, csr_value)));
 		}
 	}
 	c->sum += vec_sum_i31(sum);
 	c->bragg += vec_tally_total(&bragg);
+	c->nnz += nnz;
 }
 
 /*
@@ -394,6 +444,7 @@ image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 		      csr_threshold = vec_set(t->csr_threshold);
 	const uint32_t tame = shared->tame, whole = shared->whole;
 	vec_i32 sum = vec_set_i32(0);
+	uint32_t nnz = 0;
 	vec_tally bragg;
 
 	vec_tally_clear(&bragg);
@@ -407,15 +458,15 @@ image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 		if (__builtin_expect(vec_run_any(vec_run_load(raw + x), GK_RAW_GAIN_MASK) ||
 				    !(tame >> i & 1),
 			    0)) {
-			s->slow |= UINT32_C(1) << i;
+			defer(s, i);
 			any_run(t, x, raw, type, value);
 			continue;
 		}
 		add = g0_run(t, x, raw, strong_threshold, csr_threshold, photons, above_bragg,
 			above_csr);
 		sum = vec_add_i32(sum, add);
-		vec_tally_add(&bragg, i, vec_mark(above_bragg));
-		vec_put_marks(&s->csr[i], vec_mark(above_csr));
+		vec_tally_add(&bragg, vec_mark(above_bragg));
+		nnz += put_csr(s, i, vec_marks_bits(vec_mark(above_csr)));
 		if (__builtin_expect(whole >> i & 1, 1))
 			put_run(photons, x, true, false, type, value);
 		else
@@ -423,6 +474,7 @@ image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 	}
 	c->sum += vec_sum_i31(sum);
 	c->bragg += vec_tally_total(&bragg);
+	c->nnz += nnz;
 }
 
 /* Whether a run is tame. @param dead  out: unusable pixels */
@@ -457,6 +509,7 @@ lone_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_
 	const vec_f32 strong_threshold = vec_set(t->strong_threshold),
 		      csr_threshold = vec_set(t->csr_threshold);
 	vec_i32 sum = vec_set_i32(0);
+	uint32_t nnz = 0;
 	vec_tally bragg;
 
 	vec_tally_clear(&bragg);
@@ -479,16 +532,16 @@ lone_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_
 				    (!vec_mask_is_all(vec_less_u32(beyond, TAME_RANGE)) &&
 					    !odd_run(t, x, &dead)),
 			    0)) {
-			s->slow |= UINT32_C(1) << i;
-			fetch_gains(t, x, words);
+			defer(s, i);
+			fetch_gains(t, x, raw);
 			if (image)
 				any_run(t, x, raw, type, value);
 			continue;
 		}
 		c->invalid += dead;
 		sum = vec_add_i32(sum, add);
-		vec_tally_add(&bragg, i, vec_mark(above_bragg));
-		vec_put_marks(&s->csr[i], vec_mark(above_csr));
+		vec_tally_add(&bragg, vec_mark(above_bragg));
+		nnz += put_csr(s, i, vec_marks_bits(vec_mark(above_csr)));
 		if (!image)
 			continue;
 		if (__builtin_expect(dead == 0, 1))
@@ -498,6 +551,7 @@ lone_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_
 	}
 	c->sum += vec_sum_i31(sum);
 	c->bragg += vec_tally_total(&bragg);
+	c->nnz += nnz;
 }
 
 /* Each variant is a separate function, so that it has all registers for itself. @{ */
@@ -559,22 +613,16 @@ put_bits(uint32_t *to, const uint32_t words[STRIP_RUNS], uint32_t runs)
 }
 
 /*
- * Complete a strip of a frame: deferred runs and counting of bits.
- * @param bits  of the strip, or NULL
+ * Complete a strip of a frame.
+ * @param nb_dead  unusable pixels
+ * @param bits     of the strip, or NULL
  * @return position of the next strip's bits
  */
 static uint32_t *
-end_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
-	const struct shared *shared, struct strip *s, uint32_t *bits, struct gk_tile_counts *c)
+end_strip(const struct strip *s, uint32_t runs, uint32_t nb_dead, uint32_t *bits,
+	struct gk_tile_counts *c)
 {
-	c->invalid += shared->nb_dead;
-	for (uint32_t slow = s->slow; slow != 0; slow &= slow - 1) {
-		const uint32_t run = (uint32_t)__builtin_ctz(slow);
-
-		c->invalid -= shared->dead[run];
-		slow_run(t, first + run * RUN, raw, run, s, c);
-	}
-	c->nnz += vec_count_bits(s->csr, runs);
+	c->invalid += nb_dead;
 	return bits != NULL ? put_bits(bits, s->csr, runs) : NULL;
 }
 
@@ -584,11 +632,15 @@ end_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t
 static void
 begin_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t f, uint32_t n,
 	const uint16_t *const raw[], const uint16_t *ahead, const struct shared *shared,
-	struct strip *s)
+	struct deferred *deferred, struct strip *s)
 {
 	const uint64_t next = first + runs * RUN;
 
-	s->slow = _bzhi_u32(~shared->tame, runs);
+	s->deferred = deferred;
+	s->frame = f << 16;
+	s->wild = _bzhi_u32(~shared->tame, runs);
+	for (uint32_t wild = s->wild; wild != 0; wild &= wild - 1)
+		deferred->item[deferred->n++] = s->frame | (uint32_t)__builtin_ctz(wild);
 	s->ahead = ahead != NULL ? ahead : raw[f] + next;
 	s->next = f + 1 < n ? raw[f + 1] + first : raw[0] + next;
 	/* the first four frames prefetch all lines of p and r */
@@ -605,10 +657,13 @@ strip_of_frame(const struct gk_tile *t, uint64_t first, uint32_t runs, const uin
 	struct gk_tile_counts *c)
 {
 	/* unusable pixels are counted by run */
-	static const struct shared shared;
+	static const uint8_t dead[STRIP_RUNS];
+	struct deferred deferred;
 	struct strip s;
 
-	s.slow = 0;
+	deferred.n = 0;
+	s.deferred = &deferred;
+	s.frame = s.wild = 0;
 	s.ahead = ahead != NULL ? ahead : raw + first + runs * RUN;
 	if (image == NULL)
 		lone_count(t, first, runs, raw, &s, c);
@@ -616,7 +671,8 @@ strip_of_frame(const struct gk_tile *t, uint64_t first, uint32_t runs, const uin
 		lone_i16(t, first, runs, raw, image, &s, c);
 	else
 		lone_f32(t, first, runs, raw, image, &s, c);
-	return end_strip(t, first, runs, raw, &shared, &s, bits, c);
+	slow_runs(t, first, &raw, &deferred, dead, &s, c);
+	return end_strip(&s, runs, 0, bits, c);
 }
 
 /* Process a strip of n frames. @param bits  of the strip; advanced to the next one */
@@ -627,6 +683,7 @@ strip_of_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t
 {
 	const bool last = first + runs * RUN == (uint64_t)t->rows * t->cols;
 	struct strip s[GK_BATCH_MAX];
+	struct deferred deferred;
 	struct shared shared;
 	bool fold = false;
 
@@ -638,8 +695,10 @@ strip_of_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t
 	for (uint32_t f = 0; f < n; f++)
 		fold |= image[f] == NULL;
 	load_strip(t, first, runs, fold, &shared);
+	deferred.n = 0;
 	for (uint32_t f = 0; f < n; f++) {
-		begin_strip(t, first, runs, f, n, raw, last ? ahead[f] : NULL, &shared, &s[f]);
+		begin_strip(t, first, runs, f, n, raw, last ? ahead[f] : NULL, &shared, &deferred,
+			&s[f]);
 		if (image[f] == NULL)
 			strip_count(t, first, runs, raw[f], &shared, &s[f], &c[f]);
 		else if (type == GK_VALUE_I16)
@@ -648,8 +707,9 @@ strip_of_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t
 			strip_f32(t, first, runs, raw[f], &shared, image[f], &s[f], &c[f]);
 	}
 	/* after all of them: prefetches for deferred runs have completed by then */
+	slow_runs(t, first, raw, &deferred, shared.dead, s, c);
 	for (uint32_t f = 0; f < n; f++)
-		bits[f] = end_strip(t, first, runs, raw[f], &shared, &s[f], bits[f], &c[f]);
+		bits[f] = end_strip(&s[f], runs, shared.nb_dead, bits[f], &c[f]);
 }
 
 static void
@@ -663,10 +723,9 @@ simd_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 	memcpy(to, bits, n * sizeof(to[0]));
 	memset(counts, 0, n * sizeof(counts[0]));
 	for (uint32_t row = 0; row < t->rows; row++) {
-		uint32_t before[GK_BATCH_MAX];
-
+		/* in place, because vector loads of counters that were just stored are slow */
 		for (uint32_t f = 0; f < n; f++)
-			before[f] = counts[f].nnz;
+			row_nnz[f][row] = (uint16_t)-counts[f].nnz;
 		for (uint32_t run = 0; run < row_runs; run += STRIP_RUNS) {
 			const uint32_t left = row_runs - run;
 			const uint32_t runs = left < STRIP_RUNS ? left : STRIP_RUNS;
@@ -675,7 +734,7 @@ simd_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 			strip_of_frames(t, first, runs, n, raw, ahead, to, type, image, counts);
 		}
 		for (uint32_t f = 0; f < n; f++)
-			row_nnz[f][row] = (uint16_t)(counts[f].nnz - before[f]);
+			row_nnz[f][row] = (uint16_t)(row_nnz[f][row] + counts[f].nnz);
 	}
 }
 

@@ -156,12 +156,12 @@ vec_mark(const vec_pair pair[2])
 	return _mm256_packs_epi16(pair[0], pair[1]);
 }
 
-VEC_FN void
-vec_put_marks(uint32_t *to, vec_marks m)
+VEC_FN uint32_t
+vec_marks_bits(vec_marks m)
 {
 	const __m256i ends = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
 
-	*to = (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(m, ends));
+	return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(m, ends));
 }
 
 /* The counts of 32 runs fit into one byte per lane. */
@@ -174,9 +174,8 @@ vec_tally_clear(vec_tally *tally)
 }
 
 VEC_FN void
-vec_tally_add(vec_tally *tally, uint32_t i, vec_marks m)
+vec_tally_add(vec_tally *tally, vec_marks m)
 {
-	(void)i;
 	*tally = _mm256_sub_epi8(*tally, m);
 }
 
@@ -238,13 +237,26 @@ vec_truncate(vec_f32 a)
 	return _mm256_cvttps_epi32(a);
 }
 
-VEC_FN int64_t
-vec_sum_i32(vec_i32 a)
+typedef __m256i vec_i64;
+
+VEC_FN vec_i64
+vec_pairs_i32(vec_i32 a)
 {
-	const __m256i four = _mm256_add_epi64(_mm256_cvtepi32_epi64(_mm256_castsi256_si128(a)),
+	return _mm256_add_epi64(_mm256_cvtepi32_epi64(_mm256_castsi256_si128(a)),
 		_mm256_cvtepi32_epi64(_mm256_extracti128_si256(a, 1)));
+}
+
+VEC_FN vec_i64
+vec_add_i64(vec_i64 a, vec_i64 b)
+{
+	return _mm256_add_epi64(a, b);
+}
+
+VEC_FN int64_t
+vec_sum_i64(vec_i64 a)
+{
 	const __m128i two =
-		_mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+		_mm_add_epi64(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
 
 	return _mm_cvtsi128_si64(two) + _mm_extract_epi64(two, 1);
 }
@@ -252,7 +264,7 @@ vec_sum_i32(vec_i32 a)
 VEC_FN int64_t
 vec_sum_i31(vec_i32 a)
 {
-	return vec_sum_i32(_mm256_srai_epi32(_mm256_slli_epi32(a, 1), 1));
+	return vec_sum_i64(vec_pairs_i32(_mm256_srai_epi32(_mm256_slli_epi32(a, 1), 1)));
 }
 
 typedef struct {
@@ -321,10 +333,10 @@ vec_mark_folded(const vec_f32 q[4], vec_f32 level)
 	return _mm256_packs_epi16(half[0], half[1]);
 }
 
-VEC_FN void
-vec_put_folded_marks(uint32_t *to, vec_marks m)
+VEC_FN uint32_t
+vec_folded_marks_bits(vec_marks m)
 {
-	*to = (uint32_t)_mm256_movemask_epi8(m);
+	return (uint32_t)_mm256_movemask_epi8(m);
 }
 
 VEC_FN int

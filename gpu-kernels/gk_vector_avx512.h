@@ -166,36 +166,33 @@ vec_mark(const vec_pair pair[1])
 }
 /** @} */
 
-/** Store a bit mask with pixel i as bit i. */
-VEC_FN void
-vec_put_marks(uint32_t *to, vec_marks m)
+/** Return a bit mask with pixel i as bit i. */
+VEC_FN uint32_t
+vec_marks_bits(vec_marks m)
 {
-	*to = m;
+	return m;
 }
 
 /** Counter of marks, for at most 32 times 32 lanes. */
-typedef struct {
-	_Alignas(64) uint32_t bits[32];
-} vec_tally;
+typedef uint32_t vec_tally;
 
 VEC_FN void
 vec_tally_clear(vec_tally *tally)
 {
-	memset(tally, 0, sizeof(*tally));
+	*tally = 0;
 }
 
-/** @param i  number of the run; different for each call */
 VEC_FN void
-vec_tally_add(vec_tally *tally, uint32_t i, vec_marks m)
+vec_tally_add(vec_tally *tally, vec_marks m)
 {
 	/* The scalar units count, because the vector units are the bottleneck. */
-	vec_put_marks(&tally->bits[i], m);
+	*tally += (uint32_t)__builtin_popcount(vec_marks_bits(m));
 }
 
 VEC_FN uint32_t
 vec_tally_total(const vec_tally *tally)
 {
-	return vec_count_bits(tally->bits, 32);
+	return *tally;
 }
 
 /** Load the next words, one per lane. */
@@ -248,19 +245,33 @@ vec_truncate(vec_f32 a)
 	return _mm512_cvttps_epi32(a);
 }
 
-VEC_FN int64_t
-vec_sum_i32(vec_i32 a)
+/** Sums of pairs of lanes, of 64 bits. */
+typedef __m512i vec_i64;
+
+VEC_FN vec_i64
+vec_pairs_i32(vec_i32 a)
 {
-	return _mm512_reduce_add_epi64(
-		_mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(a)),
-			_mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(a, 1))));
+	return _mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(a)),
+		_mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(a, 1)));
+}
+
+VEC_FN vec_i64
+vec_add_i64(vec_i64 a, vec_i64 b)
+{
+	return _mm512_add_epi64(a, b);
+}
+
+VEC_FN int64_t
+vec_sum_i64(vec_i64 a)
+{
+	return _mm512_reduce_add_epi64(a);
 }
 
 /** Return the sum of the lanes modulo 2^31. Each lane is less than 2^30. */
 VEC_FN int64_t
 vec_sum_i31(vec_i32 a)
 {
-	return vec_sum_i32(_mm512_srai_epi32(_mm512_slli_epi32(a, 1), 1));
+	return vec_sum_i64(vec_pairs_i32(_mm512_srai_epi32(_mm512_slli_epi32(a, 1), 1)));
 }
 
 /** 32 words. @{ */
@@ -329,11 +340,11 @@ vec_mark_folded(const vec_f32 q[2], vec_f32 level)
 	return vec_mark_uppers(&left, -1);
 }
 
-/** vec_put_marks() for these marks. */
-VEC_FN void
-vec_put_folded_marks(uint32_t *to, vec_marks m)
+/** vec_marks_bits() for these marks. */
+VEC_FN uint32_t
+vec_folded_marks_bits(vec_marks m)
 {
-	vec_put_marks(to, m);
+	return vec_marks_bits(m);
 }
 /** @} */
 

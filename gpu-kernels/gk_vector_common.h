@@ -7,7 +7,6 @@
 #define GK_VECTOR_COMMON_H
 
 #include <stdint.h>
-#include <string.h>
 
 #include "gk_pixel.h"
 
@@ -18,20 +17,16 @@
 /** Always inlined, because a function call must save all live vector registers. */
 #define VEC_FN static inline __attribute__((always_inline))
 
-/** Return the number of set bits in n words. */
-static inline uint32_t
-vec_count_bits(const uint32_t *bits, uint32_t n)
-{
-	uint64_t count = 0, pair;
-	uint32_t i = 0;
+#ifdef __AVX2__
 
-	for (; i + 2 <= n; i += 2) {
-		memcpy(&pair, bits + i, sizeof(pair));
-		count += (uint64_t)__builtin_popcountll(pair);
-	}
-	if (i < n)
-		count += (uint64_t)__builtin_popcount(bits[i]);
-	return (uint32_t)count;
+/** Return 1 if any of 16 words, whose coefficients are a cache line, has a bit of `bits` set. */
+VEC_FN uint32_t
+vec_line_any(const uint16_t *w, uint16_t bits)
+{
+	return !_mm256_testz_si256(
+		_mm256_loadu_si256((const void *)w), _mm256_set1_epi16((short)bits));
 }
+
+#endif /* __AVX2__ */
 
 #endif /* GK_VECTOR_COMMON_H */
