@@ -93,27 +93,38 @@ find_groups(const struct chunk *chunk, uint8_t group[])
 	return n;
 }
 
+/* First pixel of a group, within the tile. */
+VEC_FN uint64_t
+group_at(const struct chunk *chunk, uint32_t group)
+{
+	return chunk->x[group / RUN_GROUPS] + group % RUN_GROUPS * GROUP;
+}
+
+VEC_FN uint32_t
+group_bits(const struct chunk *chunk, uint32_t group)
+{
+	return ((const uint8_t *)chunk->bits)[group];
+}
+
 /*
- * Compute the pixels of n groups.
- * @param any  whether they have gains other than G0
+ * Compute the pixels of n groups as if all of them were in G0.
  * @return whether any pixel of the groups has another gain than G0
  */
 VEC_FN bool
 list_groups(const struct gk_tile *t, const uint16_t *raw, const struct chunk *chunk,
-	const uint8_t group[], uint32_t n, const bool any, struct packed *to)
+	const uint8_t group[], uint32_t n, struct packed *to)
 {
 	vec_i32 gains = vec_set_i32(0);
 	uint32_t listed = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t run = group[i] / RUN_GROUPS, at = group[i] % RUN_GROUPS * GROUP;
-		const uint32_t bits = ((const uint8_t *)chunk->bits)[group[i]];
+		const uint32_t bits = group_bits(chunk, group[i]);
 		const uint64_t x = chunk->x[run] + at;
 		const vec_i32 words = vec_words(raw + x);
 
 		gains = vec_or_i32(gains, words);
-		vec_store_listed(to->photons + listed, bits,
-			any ? photons_any(t, x, words) : photons_g0(t, x, words));
+		vec_store_listed(to->photons + listed, bits, photons_g0(t, x, words));
 		vec_store_numbers_u16(to->col + listed, bits, 1, chunk->col[run] + at);
 		listed += (uint32_t)__builtin_popcount(bits);
 	}
@@ -121,12 +132,29 @@ list_groups(const struct gk_tile *t, const uint16_t *raw, const struct chunk *ch
 	return vec_any_i32(gains, GK_RAW_GAIN_MASK);
 }
 
-/* For the few chunks that have gains other than G0. */
+/* Compute the pixels of the few groups that have gains other than G0 again. */
 static __attribute__((noinline)) void
-list_any(const struct gk_tile *t, const uint16_t *raw, const struct chunk *chunk,
+list_odd(const struct gk_tile *t, const uint16_t *raw, const struct chunk *chunk,
 	const uint8_t group[], uint32_t n, struct packed *to)
 {
-	list_groups(t, raw, chunk, group, n, true, to);
+	uint8_t odd[CHUNK_RUNS * RUN_GROUPS + 1];
+	uint16_t at[CHUNK_RUNS * RUN_GROUPS + 1]; /* of the group in the list */
+	uint32_t nb_odd = 0, listed = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const vec_i32 words = vec_words(raw + group_at(chunk, group[i]));
+
+		odd[nb_odd] = group[i];
+		at[nb_odd] = (uint16_t)listed;
+		nb_odd += vec_any_i32(words, GK_RAW_GAIN_MASK) ? 1 : 0;
+		listed += (uint32_t)__builtin_popcount(group_bits(chunk, group[i]));
+	}
+	for (uint32_t i = 0; i < nb_odd; i++) {
+		const uint64_t x = group_at(chunk, odd[i]);
+
+		vec_replace_listed(to->photons + at[i], group_bits(chunk, odd[i]),
+			photons_any(t, x, vec_words(raw + x)));
+	}
 }
 
 static void
@@ -159,8 +187,8 @@ list_chunk(const struct gk_tile *t, const uint16_t *raw, const struct chunk *chu
 	const uint32_t n = find_groups(chunk, group);
 	struct packed packed;
 
-	if (__builtin_expect(list_groups(t, raw, chunk, group, n, false, &packed), 0))
-		list_any(t, raw, chunk, group, n, &packed);
+	if (__builtin_expect(list_groups(t, raw, chunk, group, n, &packed), 0))
+		list_odd(t, raw, chunk, group, n, &packed);
 	put_packed(&packed, type, col, value);
 	return packed.n;
 }

@@ -392,7 +392,8 @@ count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 			for (int k = 0; k < RUN_VECS / 2; k++)
 				upper[k] = vec_upper_pair(q[2 * k], q[2 * k + 1]);
 			vec_tally_add(&bragg, vec_mark_uppers(upper, strong_below));
-			nnz += put_csr(s, i, vec_folded_marks_bits(vec_mark_uppers(upper, csr_below)));
+			nnz += put_csr(
+				s, i, vec_folded_marks_bits(vec_mark_uppers(upper, csr_below)));
 		} else {
 			vec_tally_add(&bragg, vec_mark_folded(q, strong_value));
 			nnz += put_csr(s, i, vec_folded_marks_bits(vec_mark_folded(q, csr_value)));

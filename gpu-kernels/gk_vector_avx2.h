@@ -439,6 +439,18 @@ vec_store_listed(float *to, uint32_t bits, vec_f32 x)
 	_mm256_storeu_ps(to, _mm256_permutevar8x32_ps(x, vec_numbers(bits, 1, 0)));
 }
 
+/** Store the lanes whose bit is set, compacted; what follows them keeps its values. */
+VEC_FN void
+vec_replace_listed(float *to, uint32_t bits, vec_f32 x)
+{
+	const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+	const __m256 listed = _mm256_permutevar8x32_ps(x, vec_numbers(bits, 1, 0));
+	const __m256i set = _mm256_cmpgt_epi32(_mm256_set1_epi32(__builtin_popcount(bits)), lanes);
+
+	_mm256_storeu_ps(
+		to, _mm256_blendv_ps(_mm256_loadu_ps(to), listed, _mm256_castsi256_ps(set)));
+}
+
 VEC_FN vec_i32
 vec_load_i32(const uint32_t *p)
 {
