@@ -125,12 +125,12 @@ defer(struct strip *s, uint32_t run)
 	d->n += ~s->wild >> run & 1;
 }
 
-/* Set the bits of a run >= csr_threshold. @return their number */
+/* Set the bits of a run >= csr_threshold. @return their number, if they are counted here */
 VEC_FN uint32_t
 put_csr(struct strip *s, uint32_t run, uint32_t bits)
 {
 	s->csr[run] = bits;
-	return (uint32_t)__builtin_popcount(bits);
+	return VEC_COUNT_EARLY ? (uint32_t)__builtin_popcount(bits) : 0;
 }
 
 /* Process a run that is not tame, or not all in G0. */
@@ -624,6 +624,8 @@ end_strip(const struct strip *s, uint32_t runs, uint32_t nb_dead, uint32_t *bits
 	struct gk_tile_counts *c)
 {
 	c->invalid += nb_dead;
+	if (!VEC_COUNT_EARLY)
+		c->nnz += vec_count_bits(s->csr, runs);
 	return bits != NULL ? put_bits(bits, s->csr, runs) : NULL;
 }
 

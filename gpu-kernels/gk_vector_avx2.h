@@ -10,7 +10,9 @@
 
 #ifdef __AVX2__
 
-#define VEC_LANES 8
+#define VEC_LANES	8
+#define VEC_COUNT_EARLY 0
+
 typedef __m256 vec_f32;
 typedef __m256i vec_i32;
 typedef __m256 vec_mask;

@@ -11,6 +11,10 @@
 #ifdef __AVX512BW__
 
 #define VEC_LANES 16
+
+/** Whether bits of pixels are counted when they are stored, or all at the end of a strip. */
+#define VEC_COUNT_EARLY 1
+
 typedef __m512 vec_f32;
 typedef __m512i vec_i32;
 typedef __mmask16 vec_mask;
@@ -186,7 +190,7 @@ VEC_FN void
 vec_tally_add(vec_tally *tally, vec_marks m)
 {
 	/* The scalar units count, because the vector units are the bottleneck. */
-	*tally += (uint32_t)__builtin_popcount(vec_marks_bits(m));
+	*tally += (uint32_t)__builtin_popcount(m);
 }
 
 VEC_FN uint32_t

@@ -7,6 +7,7 @@
 #define GK_VECTOR_COMMON_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "gk_pixel.h"
 
@@ -16,6 +17,22 @@
 
 /** Always inlined, because a function call must save all live vector registers. */
 #define VEC_FN static inline __attribute__((always_inline))
+
+/** Return the number of set bits in n words. */
+static inline uint32_t
+vec_count_bits(const uint32_t *bits, uint32_t n)
+{
+	uint64_t count = 0, pair;
+	uint32_t i = 0;
+
+	for (; i + 2 <= n; i += 2) {
+		memcpy(&pair, bits + i, sizeof(pair));
+		count += (uint64_t)__builtin_popcountll(pair);
+	}
+	if (i < n)
+		count += (uint64_t)__builtin_popcount(bits[i]);
+	return (uint32_t)count;
+}
 
 #ifdef __AVX2__
 
