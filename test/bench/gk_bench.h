@@ -34,14 +34,20 @@ struct bench {
 	uint8_t *packets;	 /* packets of all frames, one frame after the other: packet_of() */
 	float *p[3];
 	float *r[3];
-	uint64_t *cells;    /* accumulators of dark frames */
-	bool bright;	    /* frames have bright spots */
-	uint32_t modules;   /* modules of a frame */
-	uint32_t frames;    /* number of frames of the working set */
-	uint32_t repeats;   /* maximum number of rounds of a row */
-	double seconds;	    /* limit of their time, after enough rounds */
-	const char *only;   /* only this row; NULL: all */
-	const char *script; /* path of gk_bench_numpy.py; NULL: not used */
+	uint64_t *cells; /* accumulators of dark frames */
+	bool bright;	 /* frames have bright spots */
+	/*
+	 * The cache lines of coefficients that the pixels in G1 and G2 need, in their order, and
+	 * the first one of each strip: bench_line(). NULL: no frame has any.
+	 */
+	uint32_t *lines;
+	uint32_t *strip_lines; /* [frames * strips of a frame + 1] */
+	uint32_t modules;      /* modules of a frame */
+	uint32_t frames;       /* number of frames of the working set */
+	uint32_t repeats;      /* maximum number of rounds of a row */
+	double seconds;	       /* limit of their time, after enough rounds */
+	const char *only;      /* only this row; NULL: all */
+	const char *script;    /* path of gk_bench_numpy.py; NULL: not used */
 	struct bench_set set[GK_ISAS];
 	uint32_t nb_sets;
 };
@@ -51,7 +57,11 @@ struct floor_writes {
 	uint32_t pixel_bytes; /* of a full image; 0: none */
 	uint32_t nnz;	      /* pixels of a CSR list; 0: none */
 	bool cells;	      /* accumulators of dark frames, read and written once a batch */
+	uint32_t lines;	      /* coefficients of G1 and G2 that are read, cache lines of a frame */
 };
+
+/* Pixels of a strip, the smallest piece of a frame */
+#define STRIP 1024
 
 /*
  * Bytes of a buffer in addition to its packet's pixels, as in mbufs, so that neighbours begin at
@@ -109,13 +119,26 @@ void *bench_need(uint64_t size);
 void bench_open(struct bench *b);
 void bench_close(struct bench *b);
 
+/*
+ * A line of bench.lines: number of the line in a plane of coefficients << 2 | number of the plane:
+ * p of G1, r of G1, p of G2, r of G2.
+ */
+static inline const float *
+bench_line(const struct bench *b, uint32_t line)
+{
+	float *const plane[] = {b->p[1], b->r[1], b->p[2], b->r[2]};
+
+	return plane[line & 3] + (line >> 2) * (uint64_t)16;
+}
+
 /* Set whether frames have bright spots in G1 and G2 from now on. */
 void bench_bright(struct bench *b, bool bright);
 
 /*
  * The floor. For each batch, piece by piece, it reads the coefficients of G0 once and the raw data
- * of every frame, and writes as many bytes to the same locations as the row does. There are several
- * variants; which one is fastest depends on the processor.
+ * of every frame, and writes as many bytes to the same locations as the row does. Of the
+ * coefficients of G1 and G2 it reads the cache lines that the frame's pixels need. There are
+ * several variants; which one is fastest depends on the processor.
  */
 #define FLOOR_WAYS 8
 

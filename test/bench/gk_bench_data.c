@@ -93,6 +93,58 @@ put_spots(struct bench *b, uint32_t frame, uint64_t *rng)
 	}
 }
 
+/*
+ * List the lines of coefficients that the pixels of a strip in G1 and G2 need.
+ * @param n  lines before it
+ * @return with those of the strip
+ */
+static uint32_t
+list_lines(struct bench *b, const uint16_t *raw, uint64_t first, uint32_t n)
+{
+	for (uint32_t x = 0; x < STRIP; x += 16) {
+		const uint32_t line = (uint32_t)((first + x) / 16);
+		uint32_t gains = 0; /* bit g: some pixel has gain Gg */
+
+		for (uint32_t i = 0; i < 16; i++)
+			gains |= 1u << (raw[x + i] >= GK_RAW_G2 ? 2 : raw[x + i] >> 14);
+		for (uint32_t plane = 0; plane < 4; plane++) {
+			if (gains >> (1 + plane / 2) & 1)
+				b->lines[n++] = line << 2 | plane;
+		}
+	}
+	return n;
+}
+
+static void
+list_all_lines(struct bench *b)
+{
+	const struct gk_geometry *g = &b->config.geometry;
+	const uint64_t tile = (uint64_t)g->tile_rows * g->cols;
+	uint32_t n = 0, strip = 0;
+
+	/* each row of a spot is in at most two lines of each plane */
+	b->lines = bench_need(
+		(uint64_t)b->frames * SPOTS * b->modules * SPOT * 2 * 4 * sizeof(*b->lines));
+	b->strip_lines =
+		bench_need((b->frames * gk_pixels(g) / STRIP + 1) * sizeof(*b->strip_lines));
+	for (uint32_t f = 0; f < b->frames; f++) {
+		for (uint64_t at = 0; at < gk_pixels(g); at += STRIP) {
+			b->strip_lines[strip++] = n;
+			n = list_lines(
+				b, packet_of(b, f, (uint32_t)(at / tile)) + at % tile, at, n);
+		}
+	}
+	b->strip_lines[strip] = n;
+}
+
+static void
+free_lines(struct bench *b)
+{
+	free(b->lines);
+	free(b->strip_lines);
+	b->lines = b->strip_lines = NULL;
+}
+
 void
 bench_bright(struct bench *b, bool bright)
 {
@@ -110,6 +162,9 @@ bench_bright(struct bench *b, bool bright)
 		if (bright)
 			put_spots(b, f, &rng);
 	}
+	free_lines(b);
+	if (bright)
+		list_all_lines(b);
 }
 
 /* Enough frames to exceed the caches, a multiple of the batch. */
@@ -194,6 +249,7 @@ bench_close(struct bench *b)
 	for (uint32_t i = 0; i < b->nb_sets; i++)
 		free(b->set[i].config.channel);
 	free(b->cells);
+	free_lines(b);
 	free(b->packets);
 	free(b->config.frames);
 	free(b->config.results);

@@ -18,8 +18,7 @@
 
 #include "gk_bench.h"
 
-#define LINE  64
-#define STRIP 1024 /* pixels: 2 KiB of raw data */
+#define LINE 64
 
 #define BY_STRIPS (1u << 0)
 #define AHEAD	  (1u << 1)
@@ -132,6 +131,27 @@ add_cells(uint64_t *cells, uint64_t n)
 		cells[i] += UINT64_C(1) << 32;
 }
 
+/* The lines of G1 and G2 of a piece. @param ahead  prefetch only */
+static uint64_t
+read_lines(const struct bench *b, uint32_t frame, uint64_t at, uint64_t pixels, bool ahead)
+{
+	const uint32_t *first =
+		b->strip_lines + (frame * gk_pixels(&b->config.geometry) + at) / STRIP;
+	uint64_t sum = 0, word;
+
+	for (uint32_t i = first[0]; i < first[pixels / STRIP]; i++) {
+		const float *line = bench_line(b, b->lines[i]);
+
+		if (ahead) {
+			__builtin_prefetch(line, 0, 2);
+			continue;
+		}
+		memcpy(&word, line, sizeof(word));
+		sum += word;
+	}
+	return sum;
+}
+
 /* One piece of one frame. @param next  the following piece, or NULL */
 static uint64_t
 frame_piece(const struct bench *b, uint32_t frame, uint64_t at, const uint16_t *raw,
@@ -172,10 +192,15 @@ run_batch(const struct bench *b, unsigned int way, uint32_t f, uint32_t batch,
 		sum += read_all(b->r[0] + at, pixels * 4, ahead ? b->r[0] + next : NULL);
 		if (writes->cells)
 			add_cells(b->cells + at, pixels);
-		for (uint32_t i = f; i < f + batch; i++)
+		for (uint32_t i = f; i < f + batch; i++) {
+			if (writes->lines > 0 && ahead)
+				read_lines(b, i, next, pixels, true);
 			sum += frame_piece(b, i, at, packet_of(b, i, at / tile) + at % tile,
 				ahead ? packet_of(b, i, next / tile) + next % tile : NULL, pixels,
 				writes, way & WOVEN);
+			if (writes->lines > 0)
+				sum += read_lines(b, i, at, pixels, false);
+		}
 	}
 	return sum;
 }
