@@ -646,13 +646,14 @@ images_add_peaks(struct batch_builder *b, const struct image_row *row)
  * so none follows bytes of the lead column that were copied.
  */
 static bool
-may_refer(const struct batch_builder *b, const struct frame_record *rec)
+may_refer(
+	const struct batch_builder *b, const struct frame_record *rec, const struct image_row *row)
 {
 	const struct table *t = &b->table[ARROW_IMAGES];
 	const struct batch_region *lead = &t->set->region[t->lead];
 
 	return t->nb_references < b->config.references &&
-		(rec->kind != GK_KIND_CSR && (!is_chunk(b, rec->kind) || rec->chunk_bytes > 0)) &&
+		(row->chunk_bound > 0 ? rec->chunk_bytes > 0 : row->nb_value > 0) &&
 		t->set->data[main_column(b, rec->kind)] == lead && !t->placed && lead->used == 0;
 }
 
@@ -721,7 +722,7 @@ images_add(struct batch_builder *b, const struct frame_record *rec, const struct
 	if (t->rows > 0 && (t->bytes + row.bytes > t->byte_limit || images_columns_full(b, &row)))
 		table_emit(t, &b->config, ARROW_IMAGES);
 	table_begin_row(b, ARROW_IMAGES, rec, row.bytes);
-	refers = may && may_refer(b, rec);
+	refers = may && may_refer(b, rec, &row);
 	if (refers)
 		refer(b, rec, &row);
 	else if (t->rows == 0)

@@ -5,8 +5,9 @@
  *
  * A record is copied once, from its output slot and its profile to the end of growing columns, so
  * that all of them can be reused immediately. The largest column can grow in memory of the caller,
- * so that its bytes are not copied again. The bytes of a full image or a chunk need not be copied
- * at all: batch_builder_refer() adds a row that refers to them in their output slot. One thread per
+ * so that its bytes are not copied again. The bytes of a chunk, and the values of a full image or of
+ * CSR data, need not be copied at all: batch_builder_refer() adds a row that refers to them in their
+ * output slot. One thread per
  * builder. There is no lock, and no allocation after batch_builder_create(). With several sets of
  * columns a batch is written in place while the next one grows.
  *
@@ -177,12 +178,12 @@ int batch_builder_add_packed(struct batch_builder *builder, const struct frame_r
 	const struct batch_chunk *chunk);
 
 /**
- * As batch_builder_add(), without a copy of the frame's chunk, or of its values if it is a full
- * image that is not a chunk: the batch refers to them in the output slot, which belongs to the
- * batch from then on. May emit batches first. The CRC of the chunk is frame_record.chunk_crc32c;
- * the CPU computes that of other values.
+ * As batch_builder_add(), without a copy of the frame's chunk, or of its values if it is not a
+ * chunk: the batch refers to them in the output slot, which belongs to the batch from then on.
+ * `row_ptr` and `col` of CSR data are copied. May emit batches first. The CRC of the chunk is
+ * frame_record.chunk_crc32c; the CPU computes that of other values.
  * @return 1: the batch refers to the slot. Otherwise as batch_builder_add(), and the slot can be
- *   reused: the frame has no image, or it was copied because it is CSR data or is yet to be
+ *   reused: the frame has no image, or it was copied because it has no value or is yet to be
  *   compressed, because the batch has copied bytes of this column or begins with another one, or
  *   because the batch has `references` references
  */

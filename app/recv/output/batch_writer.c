@@ -223,7 +223,7 @@ refer(struct batch_writer *w, const struct frame_record *record)
 		w->slot = egress_slot_take(w->config.egress);
 	if (w->slot != JOURNAL_NO_SLOT)
 		return batch_builder_refer(w->builder, record);
-	count(&w->stats.no_slot, record->kind != GK_KIND_CSR);
+	count(&w->stats.no_slot, 1);
 	return batch_builder_add(w->builder, record);
 }
 
