@@ -5,11 +5,11 @@
  *
  * A record is copied once, from its output slot and its profile to the end of growing columns, so
  * that all of them can be reused immediately. The largest column can grow in memory of the caller,
- * so that its bytes are not copied again. The bytes of a chunk, and the values of a full image or of
- * CSR data, need not be copied at all: batch_builder_refer() adds a row that refers to them in their
- * output slot. One thread per
- * builder. There is no lock, and no allocation after batch_builder_create(). With several sets of
- * columns a batch is written in place while the next one grows.
+ * so that its bytes are not copied again. The bytes of a chunk, and the values of a full image or
+ * of CSR data, need not be copied at all: batch_builder_refer() adds a row that refers to them in
+ * their output slot. One thread per builder. There is no lock, and no allocation after
+ * batch_builder_create(). With several sets of columns a batch is written in place while the next
+ * one grows.
  *
  * The batch boundaries depend on the rows only, not on time or on earlier batches. The same frames
  * therefore produce the same files, unless batch_builder_flush() is called in between:

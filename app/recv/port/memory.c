@@ -248,7 +248,7 @@ gang_memory_in_journal(const struct settings *s, enum gk_memory results)
 	if (e->device == NULL || results == GK_MEMORY_DEVICE)
 		return (struct egress_slots){0};
 	gang_memory_layout(s, &geometry, &layout);
-	/* the values of a CSR frame would take the memory of a full image, until a store has them */
+	/* a CSR frame would take the memory of a full image, until a store has it */
 	if (n == EGRESS_SLOTS_AUTO)
 		n = s->veto.params.kind == GK_KIND_CSR
 			? 0
