@@ -110,6 +110,17 @@ print_addresses(const struct publisher *p)
 	return complain("cannot write the addresses to standard output: %s", strerror(errno));
 }
 
+/* Number of messages of images in memory: each output has those of a client, and two in work. */
+static unsigned int
+count_messages(const struct options *o)
+{
+	unsigned int nb = 0;
+
+	for (unsigned int i = 0; i < OUTPUT_KINDS; i++)
+		nb += o->address[i] != NULL ? o->hwm + 2 : 0;
+	return nb;
+}
+
 static int
 start(struct publisher *p)
 {
@@ -120,6 +131,7 @@ start(struct publisher *p)
 		.run = o->run,
 		.geom = o->geom,
 		.poll_us = o->poll_ms * 1000,
+		.messages = count_messages(o),
 		.raw = o->raw,
 	};
 	int ret = open_outputs(p);

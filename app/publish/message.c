@@ -5,20 +5,21 @@
 #include "scan/memory.h"
 #include "message.h"
 
+#define ROOM_MIN 4096
+
 uint8_t *
 message_room(struct message *m, size_t size)
 {
-	size_t room = m->room > 0 ? m->room : 4096;
+	size_t room = m->size + size;
 	uint8_t *data;
 
 	if (m->failed || size > SIZE_MAX / 4 - m->size) {
 		m->failed = true;
 		return NULL;
 	}
-	while (room - m->size < size)
-		room *= 2;
 	if (room > m->room) {
-		data = scan_memory_get(room);
+		room = room > 2 * m->room ? room : 2 * m->room;
+		data = scan_memory_get(room > ROOM_MIN ? room : ROOM_MIN);
 		if (data == NULL) {
 			m->failed = true;
 			return NULL;

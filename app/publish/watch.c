@@ -18,15 +18,18 @@
 #include "io/own_file.h"
 #include "plural.h"
 #include "scan/list.h"
+#include "scan/memory.h"
 #include "series.h"
 #include "watch.h"
 
-#define NS	     1000000000
-#define MS	     1000000
-#define SEARCH_STEPS 256   /* blocks that are examined for the next batch before other work */
-#define OPEN_MS	     10000 /* time limit of a file without a valid first block */
-#define STREAMS_MAX  64	   /* streams of a run whose copies are recognized */
-#define ROWS_MS	     20	   /* between two checks whether the run of a file of `frames` has begun */
+#define NS	      1000000000
+#define MS	      1000000
+#define SEARCH_STEPS  256   /* blocks that are examined for the next batch before other work */
+#define OPEN_MS	      10000 /* time limit of a file without a valid first block */
+#define STREAMS_MAX   64    /* streams of a run whose copies are recognized */
+#define RECORDS	      4	 /* batches in memory: two that are sent, the last one, one that is read */
+#define RECORD_IMAGES 4	 /* of a batch for which memory is touched ahead */
+#define ROWS_MS	      20 /* between two checks whether the run of a file of `frames` has begun */
 
 enum file_state {
 	FILE_PENDING, /* its first block is not written yet */
@@ -475,6 +478,17 @@ watch_create(struct watch **watch, const struct watch_config *config, struct fee
 	return 0;
 }
 
+/* Memory for the first batches. Receivers that write for live clients have small ones. */
+static void
+reserve_memory(const struct wire_series *s, unsigned int messages)
+{
+	const size_t image = (size_t)s->rows * s->cols * sizeof(int16_t);
+
+	scan_memory_reserve(image * RECORD_IMAGES + WIRE_REST, RECORDS);
+	/* those of batches are large enough, too */
+	scan_memory_reserve(wire_image_size(s), RECORDS + messages);
+}
+
 /* Finds the run of a file, or begins it with images. @return NULL: it cannot be published */
 static struct watch_series *
 find_series(struct watch *w, const struct watch_file *f)
@@ -505,6 +519,7 @@ find_series(struct watch *w, const struct watch_file *f)
 	w->series = s;
 	/* the feed has its own reference */
 	feed_begin(w->feed, feed_run_ref(s->run));
+	reserve_memory(&s->run->series, w->config.messages);
 	count(&w->stats.runs, 1);
 	escaped_line(stderr, "braggline-publish: run %s begins: series %u, %u x %u pixels", name,
 		s->run->series.id, s->run->series.cols, s->run->series.rows);
@@ -747,7 +762,7 @@ wait_for_batch(struct watch *w, struct watch_file *f, enum scan_record_state sta
 
 	if (f->seen == 0) {
 		f->seen = t;
-		f->wait = MS;
+		f->wait = MS / 4;
 	} else {
 		f->wait = 2 * f->wait < WATCH_RETRY_MS * (int64_t)MS ? 2 * f->wait
 								     : WATCH_RETRY_MS * (int64_t)MS;
@@ -886,11 +901,27 @@ end_runs(struct watch *w)
 	}
 }
 
+/* Sleeps for the polling interval, or until a batch that is being written is read again. */
+static void
+pause_files(const struct watch *w)
+{
+	int64_t ns = w->config.poll_us * INT64_C(1000), left;
+	const int64_t t = now();
+	struct timespec pause;
+
+	for (size_t i = 0; i < w->nb_active; i++) {
+		left = w->active[i]->retry - t;
+		if (w->active[i]->seen != 0 && left < ns)
+			ns = left;
+	}
+	pause = (struct timespec){.tv_sec = ns / NS, .tv_nsec = ns % NS};
+	if (ns > 0)
+		nanosleep(&pause, NULL);
+}
+
 void
 watch_run(struct watch *w)
 {
-	const struct timespec pause = {.tv_sec = w->config.poll_us / 1000000,
-		.tv_nsec = w->config.poll_us % 1000000 * 1000};
 	bool busy;
 	size_t i;
 
@@ -904,8 +935,8 @@ watch_run(struct watch *w)
 		}
 		drop_done(w);
 		end_runs(w);
-		if (!busy)
-			nanosleep(&pause, NULL);
+		if (!busy && !scan_memory_touch())
+			pause_files(w);
 	}
 	feed_close(w->feed);
 }

@@ -7,7 +7,8 @@
  * A run begins with a file of images. A file of `frames` is followed once its run has begun.
  *
  * A file is followed from its first batch. A batch is published once its CRC is correct; until then
- * it is still being written, and is read again after 1, 2, 4 ... 50 ms. It may not be durable yet.
+ * it is still being written, and is read again after 0.25, 0.5, 1 ... 50 ms. It may not be durable
+ * yet.
  * At the start, runs that no program is writing are left out, unless the run is named. Runs that
  * begin later are always published.
  *
@@ -35,7 +36,8 @@ struct watch_config {
 	const char *run;  /**< name of the only run to publish, or NULL */
 	const char *geom; /**< file for CrystFEL that is written when a run begins, or NULL */
 	unsigned int poll_us;
-	bool raw; /**< publish detector words instead of photons */
+	unsigned int messages; /**< of images that may be in memory at a time */
+	bool raw;	       /**< publish detector words instead of photons */
 };
 
 /** Counters; any thread may read them. */

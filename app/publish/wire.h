@@ -83,6 +83,9 @@
 #include "frame_record.h"
 #include "message.h"
 
+/** Bytes of a message that are not pixels: room for about 1000 peaks. */
+#define WIRE_REST ((size_t)64 << 10)
+
 /** A run as its clients see it. Texts are UTF-8 or escaped. */
 struct wire_series {
 	uint32_t id;	       /**< of the run, from 1 */
@@ -145,6 +148,13 @@ struct wire_image {
 	struct wire_peaks peaks;
 	const struct wire_frame *info; /**< NULL: not known */
 };
+
+/** Size of the largest message of an image with few peaks, bytes. */
+static inline size_t
+wire_image_size(const struct wire_series *s)
+{
+	return (size_t)s->rows * s->cols * sizeof(int32_t) + WIRE_REST;
+}
 
 /** Number of keys that wire_put_frame() adds. */
 unsigned int wire_frame_keys(const struct wire_frame *f);

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,6 +29,7 @@
 
 #define WORKERS_MAX 64
 #define IMAGES_MAX  65536
+#define WORKER_ROOM (32 << 20) /* bytes of memory that workers have used before */
 #define AHEAD	    (64 << 20) /* bytes that are allocated beyond the batches */
 #define TIMEOUT_MS  20000
 #define ROUNDS_MAX  32
@@ -95,7 +97,8 @@ parse(const void *data, size_t size, struct arrival *a)
 static void *
 work(void *arg)
 {
-	void *socket = zmq_socket(bench.context, ZMQ_REQ);
+	/* its own I/O thread: workers are processes */
+	void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_REQ);
 	const int zero = 0, timeout = 100;
 	struct arrival a;
 	zmq_msg_t m;
@@ -117,7 +120,27 @@ work(void *arg)
 		zmq_send(socket, "next", 4, 0);
 	}
 	zmq_close(socket);
+	zmq_ctx_term(context);
 	return arg;
+}
+
+/*
+ * Workers run for hours: their first messages would be late by the first touch of the pages that
+ * ZeroMQ gets for them, which free(3) would give back to the kernel.
+ */
+static void
+warm_up_workers(void)
+{
+	void *room;
+
+	(void)mallopt(M_ARENA_MAX, 1);
+	(void)mallopt(M_MMAP_THRESHOLD, WORKER_ROOM);
+	(void)mallopt(M_TRIM_THRESHOLD, 2 * WORKER_ROOM);
+	room = malloc(WORKER_ROOM - 4096);
+	if (room == NULL)
+		die("memory of workers");
+	memset(room, 1, WORKER_ROOM - 4096);
+	free(room);
 }
 
 static void
@@ -376,6 +399,7 @@ main(int argc, char **argv)
 		images += r.batches[i].rows;
 	for (unsigned int round = 0; round < rounds; round++)
 		viewer[round] = make_viewer();
+	warm_up_workers();
 	bench.context = zmq_ctx_new();
 	if (mkdtemp(dir) == NULL)
 		die(dir);

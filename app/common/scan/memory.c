@@ -7,11 +7,14 @@
 
 #include "scan/memory.h"
 
-#define HEAD 64		       /* bytes in front of a buffer, which keep it aligned */
-#define HUGE ((size_t)2 << 20) /* size of a huge page */
+#define HEAD 64			 /* bytes in front of a buffer, which keep it aligned */
+#define HUGE ((size_t)2 << 20)	 /* size of a huge page */
+#define PAGE ((size_t)4 << 10)	 /* size of a page, at least */
+#define STEP ((size_t)256 << 10) /* bytes that a call touches; of a huge page all */
 
 struct head {
 	size_t size;
+	size_t touched; /* bytes from the begin whose pages are there; `size` once it was used */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -24,7 +27,21 @@ head_of(const void *data)
 	return (struct head *)((uintptr_t)data - HEAD);
 }
 
-/* Takes the smallest spare buffer that is large enough, and not much too large. */
+/* Whether a spare buffer is large enough, and not much too large. */
+static bool
+fits(const struct head *h, size_t size)
+{
+	return h != NULL && h->size >= size && h->size / 4 <= size;
+}
+
+/* Whether `a` is to be used before `b`, which may be NULL. */
+static bool
+is_better(const struct head *a, const struct head *b)
+{
+	return b == NULL || a->size < b->size || (a->size == b->size && a->touched > b->touched);
+}
+
+/* Takes the smallest spare buffer that fits. */
 static struct head *
 take_spare(size_t size)
 {
@@ -33,8 +50,7 @@ take_spare(size_t size)
 
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < SCAN_MEMORY_SPARES; i++) {
-		if (spare[i] == NULL || spare[i]->size < size || spare[i]->size / 4 > size ||
-			(best != NULL && spare[i]->size >= best->size))
+		if (!fits(spare[i], size) || !is_better(spare[i], best))
 			continue;
 		best = spare[i];
 		at = i;
@@ -70,6 +86,19 @@ round_up(size_t size)
 	return size < HUGE ? size : (size + HEAD + step - 1) / step * step - HEAD;
 }
 
+/* @param size  of round_up() @return NULL: out of memory */
+static struct head *
+allocate(size_t size)
+{
+	struct head *h = aligned_alloc(HEAD, HEAD + (size + HEAD - 1) / HEAD * HEAD);
+
+	if (h == NULL)
+		return NULL;
+	advise(h, HEAD + size);
+	*h = (struct head){.size = size};
+	return h;
+}
+
 void *
 scan_memory_get(size_t size)
 {
@@ -79,13 +108,11 @@ scan_memory_get(size_t size)
 		return NULL;
 	size = round_up(size);
 	h = take_spare(size);
-	if (h == NULL) {
-		h = aligned_alloc(HEAD, HEAD + (size + HEAD - 1) / HEAD * HEAD);
-		if (h == NULL)
-			return NULL;
-		advise(h, HEAD + size);
-		h->size = size;
-	}
+	if (h == NULL)
+		h = allocate(size);
+	if (h == NULL)
+		return NULL;
+	h->touched = h->size;
 	return (uint8_t *)h + HEAD;
 }
 
@@ -95,15 +122,13 @@ scan_memory_size(const void *data)
 	return head_of(data)->size;
 }
 
-void
-scan_memory_put(void *data)
+/* Keeps a buffer, or frees one. */
+static void
+keep(struct head *h)
 {
-	struct head *h, *old = NULL;
+	struct head *old = NULL;
 	unsigned int i, least = 0;
 
-	if (data == NULL)
-		return;
-	h = head_of(data);
 	pthread_mutex_lock(&lock);
 	for (i = 0; i < SCAN_MEMORY_SPARES && spare[least] != NULL; i++) {
 		if (spare[i] == NULL || spare[i]->size < spare[least]->size)
@@ -120,6 +145,74 @@ scan_memory_put(void *data)
 	}
 	pthread_mutex_unlock(&lock);
 	free(old);
+}
+
+void
+scan_memory_put(void *data)
+{
+	if (data != NULL)
+		keep(head_of(data));
+}
+
+/* Whether a buffer of this size is to be reserved, and takes the place of no other one. */
+static bool
+is_wanted(size_t size, unsigned int nb)
+{
+	unsigned int i, kept = 0, fit = 0;
+	size_t bytes;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < SCAN_MEMORY_SPARES; i++) {
+		kept += spare[i] != NULL;
+		fit += fits(spare[i], size);
+	}
+	bytes = spare_bytes;
+	pthread_mutex_unlock(&lock);
+	return fit < nb && kept < SCAN_MEMORY_SPARES && size <= SCAN_MEMORY_SPARE_MAX - bytes;
+}
+
+void
+scan_memory_reserve(size_t size, unsigned int nb)
+{
+	struct head *h;
+
+	if (size > SCAN_MEMORY_SPARE_MAX)
+		return;
+	size = round_up(size);
+	while (is_wanted(size, nb)) {
+		h = allocate(size);
+		if (h == NULL)
+			return;
+		keep(h);
+	}
+}
+
+bool
+scan_memory_touch(void)
+{
+	struct head *h = NULL;
+	volatile uint8_t *data;
+	size_t end;
+
+	/* no other thread gets it meanwhile */
+	pthread_mutex_lock(&lock);
+	for (unsigned int i = 0; i < SCAN_MEMORY_SPARES && h == NULL; i++) {
+		if (spare[i] == NULL || spare[i]->touched == spare[i]->size)
+			continue;
+		h = spare[i];
+		spare[i] = NULL;
+		spare_bytes -= h->size;
+	}
+	pthread_mutex_unlock(&lock);
+	if (h == NULL)
+		return false;
+	data = (uint8_t *)h + HEAD;
+	end = h->size - h->touched < STEP ? h->size : h->touched + STEP;
+	for (; h->touched < end; h->touched += PAGE)
+		data[h->touched] = 0;
+	h->touched = end;
+	keep(h);
+	return true;
 }
 
 void

@@ -2,15 +2,17 @@
 /**
  * @file
  * Memory of batches and messages. Some freed buffers are kept and used again: the first touch of
- * fresh pages takes longer than the copy into them. Any thread.
+ * fresh pages takes longer than the copy into them, on virtual machines by far. A program that
+ * knows what it will need touches these pages ahead. Any thread.
  */
 #ifndef SCAN_MEMORY_H
 #define SCAN_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /** Freed buffers that are kept: number, and bytes of all: two of the largest batches. @{ */
-#define SCAN_MEMORY_SPARES    8
+#define SCAN_MEMORY_SPARES    24
 #define SCAN_MEMORY_SPARE_MAX ((size_t)640 << 20)
 /** @} */
 
@@ -22,6 +24,15 @@ size_t scan_memory_size(const void *data);
 
 /** Free a buffer, which may be NULL. */
 void scan_memory_put(void *data);
+
+/**
+ * Keep buffers for later calls of scan_memory_get(), whose pages scan_memory_touch() touches.
+ * @param nb  buffers of `size` bytes, less those that are kept already and those without room
+ */
+void scan_memory_reserve(size_t size, unsigned int nb);
+
+/** Touch the next few pages of buffers that are kept. @return false: all were touched */
+bool scan_memory_touch(void);
 
 /** Free all buffers that are kept. */
 void scan_memory_trim(void);
