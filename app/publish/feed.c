@@ -193,8 +193,6 @@ feed_append(struct feed *f, struct feed_run *run, const struct feed_batch *batch
 		run->images += b.images;
 		old = run->latest;
 		run->latest = scan_record_ref(record);
-		for (unsigned int i = 0; i < f->nb_cursors; i++)
-			__atomic_store_n(&f->cursor[i]->taken, false, __ATOMIC_RELAXED);
 	}
 	pthread_mutex_unlock(&f->lock);
 	scan_record_drop(old);
@@ -460,17 +458,6 @@ join(struct feed_cursor *c)
 	return c->joined;
 }
 
-bool
-feed_is_behind(const struct feed *f)
-{
-	for (unsigned int i = 0; i < f->nb_cursors; i++) {
-		if (__atomic_load_n(&f->cursor[i]->first, __ATOMIC_RELAXED) &&
-			!__atomic_load_n(&f->cursor[i]->taken, __ATOMIC_RELAXED))
-			return true;
-	}
-	return false;
-}
-
 int
 feed_wait_ms(const struct feed_cursor *c, int most)
 {
@@ -589,8 +576,6 @@ go_on(struct feed_cursor *c)
 	} else {
 		kind = FEED_WAIT;
 	}
-	if (kind == FEED_WAIT || kind == FEED_CLOSED)
-		__atomic_store_n(&c->taken, true, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&c->feed->lock);
 	return kind;
 }

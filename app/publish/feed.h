@@ -86,15 +86,13 @@ struct feed {
 	unsigned int nb_cursors;
 };
 
-/** Place of an output. Its thread alone uses it, except `run` under the lock, and `taken`. */
+/** Place of an output. Its thread alone uses it, except `run` under the lock. */
 struct feed_cursor {
 	struct feed *feed;
 	bool serial;	 /**< one run after the other, with FEED_START and FEED_FINISH */
 	uint64_t behind; /**< images of a run that may wait; FEED_ALL: any number */
 	int64_t rows_ns; /**< longest time that a batch waits for its rows of `frames` */
 	int event;	 /**< eventfd(2), which is written to when there is more */
-	bool first;	 /**< it has clients that come before those of other outputs; atomic */
-	bool taken;	 /**< all images of the last batch were taken; atomic */
 	uint64_t run;	 /**< number of the first run that is not finished */
 	struct {
 		uint64_t run; /**< number of the run + 1; 0: none */
@@ -190,9 +188,6 @@ enum feed_kind feed_next(struct feed_cursor *c, struct feed_item *item);
 
 /** Time until feed_next() returns the image of a batch that waits, ms; `most`: or longer. */
 int feed_wait_ms(const struct feed_cursor *c, int most);
-
-/** Whether images wait for an output whose `first` is set. Any thread. */
-bool feed_is_behind(const struct feed *f);
 
 /** CLOCK_MONOTONIC. */
 int64_t feed_now_ns(void);

@@ -18,7 +18,6 @@
 
 #define STOP_LINGER_MS 300 /* after a signal */
 #define POLL_MS	       100 /* how often a thread looks whether it has to end */
-#define LATER_POLL_MS  1   /* how often it looks whether workers have their images */
 #define INPUT_STEPS    256 /* messages of clients that are read before other work */
 #define ADDRESS_LEN    256
 #define ID_MAX	       256 /* ZeroMQ: 1 to 255 bytes */
@@ -49,8 +48,6 @@ struct output {
 	struct message message; /* that is being encoded */
 	zmq_msg_t next_message; /* with its memory, if `pending` */
 	enum pending pending;
-	struct feed_item item; /* of the feed, if `has_item`: it is not encoded yet */
-	bool has_item;
 	int64_t seen_ns; /* of an image */
 	bool no_row;	 /* its row of `frames` is not known */
 	bool closed;	 /* nothing will follow */
@@ -328,20 +325,16 @@ keep_start(struct output *o)
 }
 
 /*
- * A message was freed by the calling thread, so no subscriber has it. There is one exception: the
- * subscribers that take it have it already, and the queue of another one becomes full.
+ * A message was freed by the calling thread, so no subscriber has it in its queue. There is one
+ * exception: the queue of a subscriber has become full, and others that took the message have
+ * received it already. ZeroMQ does not tell both cases apart.
  */
 static __thread bool freed;
-/* Messages to workers that ZeroMQ has, and the kernel has not; atomic. */
-static int64_t unsent;
 
-/* @param hint  NULL, or `unsent` */
 static void
 free_data(void *data, void *hint)
 {
 	freed = true;
-	if (hint != NULL)
-		__atomic_fetch_sub((int64_t *)hint, 1, __ATOMIC_RELAXED);
 	scan_memory_put(data);
 }
 
@@ -349,8 +342,8 @@ free_data(void *data, void *hint)
 static int
 hand_over(struct output *o)
 {
-	if (zmq_msg_init_data(&o->next_message, o->message.data, o->message.size, free_data,
-		    is_pub(o) ? NULL : &unsent) < 0)
+	if (zmq_msg_init_data(&o->next_message, o->message.data, o->message.size, free_data, NULL) <
+		0)
 		return -errno;
 	o->message = (struct message){0};
 	return 0;
@@ -374,31 +367,18 @@ is_left_out(struct output *o)
 	return true;
 }
 
-/* Whether subscribers wait until workers have their images, which need the same CPUs. */
-static bool
-is_later(const struct output *o)
-{
-	const int64_t age = watch_now_ns() - o->item.seen_ns;
-
-	/* the clock may be set */
-	return is_pub(o) && age >= 0 && age < OUTPUT_LATER_MS * INT64_C(1000000) &&
-		(feed_is_behind(o->cursor.feed) || __atomic_load_n(&unsent, __ATOMIC_RELAXED) > 0);
-}
-
 /* Makes the next message. @return true: there is more to do at once */
 static bool
 prepare(struct output *o)
 {
 	enum pending pending = PENDING_OTHER;
-	const struct feed_item *item = &o->item;
-	enum feed_kind kind = FEED_IMAGE;
+	struct feed_item item;
+	enum feed_kind kind;
 	int ret = 0;
 
 	if (o->pending != PENDING_NONE || o->closed)
 		return false;
-	if (!o->has_item)
-		kind = feed_next(&o->cursor, &o->item);
-	o->has_item = false;
+	kind = feed_next(&o->cursor, &item);
 	__atomic_store_n(&o->stats.skipped, o->cursor.skipped, __ATOMIC_RELAXED);
 	__atomic_store_n(&o->stats.gone, o->cursor.gone, __ATOMIC_RELAXED);
 	switch (kind) {
@@ -408,21 +388,18 @@ prepare(struct output *o)
 		o->closed = true;
 		return false;
 	case FEED_START:
-		ret = wire_stream2_start(&o->message, item->series);
+		ret = wire_stream2_start(&o->message, item.series);
 		if (ret == 0)
 			keep_start(o);
 		break;
 	case FEED_FINISH:
-		ret = wire_stream2_end(&o->message, item->series);
+		ret = wire_stream2_end(&o->message, item.series);
 		message_clear(&o->begin);
 		break;
 	case FEED_IMAGE:
 		if (is_left_out(o))
 			return true;
-		o->has_item = is_later(o);
-		if (o->has_item)
-			return false;
-		ret = encode_image(o, item);
+		ret = encode_image(o, &item);
 		count(&o->stats.encoded, ret == 0);
 		pending = PENDING_IMAGE;
 		break;
@@ -436,15 +413,22 @@ prepare(struct output *o)
 	return true;
 }
 
-/* Notes that the pending message was given to ZeroMQ. @param taken  by any client */
+/*
+ * Notes that the pending message was given to ZeroMQ.
+ * @param taken  by any client
+ * @param full   the queue of a subscriber has become full
+ */
 static void
-sent(struct output *o, size_t size, bool taken)
+sent(struct output *o, size_t size, bool taken, bool full)
 {
 	int64_t us;
 
 	if (o->pending == PENDING_IMAGE && !taken) {
 		count(&o->stats.no_room, 1);
-		backoff_extend(&o->full, monotonic_ms(), OUTPUT_FULL_MIN_MS, OUTPUT_FULL_MAX_MS);
+		/* others may have room: the next image tells */
+		if (!full)
+			backoff_extend(
+				&o->full, monotonic_ms(), OUTPUT_FULL_MIN_MS, OUTPUT_FULL_MAX_MS);
 	} else if (o->pending == PENDING_IMAGE) {
 		o->full.delay = 0;
 		us = (watch_now_ns() - o->seen_ns) / 1000;
@@ -459,22 +443,20 @@ sent(struct output *o, size_t size, bool taken)
 	o->pending = PENDING_NONE;
 }
 
-/* @return 0; -EAGAIN: no client has room; -errno. The message stays pending after an error */
+/*
+ * @param full  the queue of a subscriber has become full
+ * @return 0; -EAGAIN: no client has room; -errno. The message stays pending after an error
+ */
 static int
-send_pending(struct output *o)
+send_pending(struct output *o, bool full)
 {
 	const size_t size = zmq_msg_size(&o->next_message);
-	int error;
 
 	freed = false;
-	__atomic_fetch_add(&unsent, !is_pub(o), __ATOMIC_RELAXED);
-	if (zmq_msg_send(&o->next_message, o->socket, ZMQ_DONTWAIT) < 0) {
-		error = errno;
-		__atomic_fetch_sub(&unsent, !is_pub(o), __ATOMIC_RELAXED);
-		return -error;
-	}
+	if (zmq_msg_send(&o->next_message, o->socket, ZMQ_DONTWAIT) < 0)
+		return -errno;
 	/* a message that is in a queue is freed later, by a thread of ZeroMQ */
-	sent(o, size, !is_pub(o) || !freed);
+	sent(o, size, !is_pub(o) || !freed, full);
 	return 0;
 }
 
@@ -490,16 +472,12 @@ set_lossy(struct output *o, bool lossy)
 static bool
 publish(struct output *o)
 {
-	bool done;
-
 	set_lossy(o, false);
-	done = send_pending(o) == 0;
-	if (done)
+	if (send_pending(o, false) == 0)
 		return true;
 	count(&o->stats.full, 1);
 	set_lossy(o, true);
-	done = send_pending(o) == 0;
-	return done;
+	return send_pending(o, true) == 0;
 }
 
 /* Answers the requests of workers, the oldest one first. @return true: the message was sent */
@@ -519,7 +497,7 @@ answer(struct output *o)
 			continue;
 		}
 		if (zmq_send(o->socket, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT) == 0 &&
-			send_pending(o) == 0)
+			send_pending(o, false) == 0)
 			return true;
 	}
 	return false;
@@ -533,7 +511,7 @@ deliver(struct output *o)
 		return false;
 	if (is_pub(o))
 		return publish(o);
-	return o->kind == OUTPUT_CRYSTFEL ? answer(o) : send_pending(o) == 0;
+	return o->kind == OUTPUT_CRYSTFEL ? answer(o) : send_pending(o, false) == 0;
 }
 
 static bool
@@ -682,7 +660,7 @@ wait_for_more(struct output *o)
 	const int nb = push && o->pending == PENDING_NONE ? 2 : 3;
 	uint64_t events;
 
-	(void)zmq_poll(items, nb, o->has_item ? LATER_POLL_MS : feed_wait_ms(&o->cursor, POLL_MS));
+	(void)zmq_poll(items, nb, feed_wait_ms(&o->cursor, POLL_MS));
 	if (read(o->cursor.event, &events, sizeof(events)) < 0)
 		return;
 }
@@ -699,8 +677,6 @@ run_output(void *arg)
 				break;
 		}
 		read_monitor(o);
-		__atomic_store_n(
-			&o->cursor.first, !is_pub(o) && o->connections > 0, __ATOMIC_RELAXED);
 		repeat_start(o);
 		more = prepare(o);
 		more |= deliver(o);
@@ -744,11 +720,8 @@ output_destroy(struct output *o)
 		return;
 	if (o->has_thread)
 		pthread_join(o->thread, NULL);
-	if (o->pending != PENDING_NONE) {
-		/* free_data() counts it as one that was sent */
-		__atomic_fetch_add(&unsent, !is_pub(o), __ATOMIC_RELAXED);
+	if (o->pending != PENDING_NONE)
 		zmq_msg_close(&o->next_message);
-	}
 	if (o->socket != NULL) {
 		if (o->stop)
 			(void)zmq_setsockopt(o->socket, ZMQ_LINGER, &linger, sizeof(linger));

@@ -5,9 +5,6 @@
  * wait for each other, and nothing waits for them: images that they have not sent stay in the
  * files.
  *
- * Workers come before subscribers: subscribers get an image of a batch after the clients of other
- * outputs have got all its images, or OUTPUT_LATER_MS after it was found.
- *
  * Subscribers that hang use little CPU time. When no subscriber had room for an image, the next
  * ones are not encoded for a time, which gets longer each time.
  *
@@ -30,7 +27,6 @@
 #define OUTPUT_LINGER_MS    10000 /**< time at the end for messages that wait for clients */
 #define OUTPUT_BEHIND_PUB   1000  /**< images of a run that may wait for subscribers */
 #define OUTPUT_REPEAT_MS    1000  /**< shortest time between two `start` for new subscribers */
-#define OUTPUT_LATER_MS	    10	  /**< longest time that subscribers wait for workers */
 #define OUTPUT_FULL_MIN_MS  1	  /**< no image is encoded when no subscriber had room; */
 #define OUTPUT_FULL_MAX_MS  200	  /**< doubled up to this time */
 #define OUTPUT_ROWS_MS	    5000  /**< stream2: default of the longest wait for rows of `frames` */
@@ -47,19 +43,20 @@ enum output_kind {
 
 /** Counters; any thread may read them. */
 struct output_stats {
-	uint64_t images;   /**< that were given to a client, or to at least one subscriber */
-	uint64_t bytes;	   /**< of their messages */
-	uint64_t encoded;  /**< images that were made a message */
-	uint64_t unseen;   /**< images while no client was connected */
-	uint64_t no_room;  /**< images for which no subscriber had room */
-	uint64_t full;	   /**< times that the queue of a subscriber became full: it loses images */
-	uint64_t skipped;  /**< images that were left out because too many waited */
-	uint64_t gone;	   /**< images whose file was removed */
-	uint64_t damaged;  /**< images that do not fit their run */
-	uint64_t no_row;   /**< images that were sent without their row of `frames` */
-	uint64_t requests; /**< of workers, and subscriptions */
-	uint64_t refused;  /**< invalid or superfluous requests */
-	uint64_t lost;	   /**< workers that were gone when their image was ready */
+	uint64_t images;  /**< that were given to a client, or to at least one subscriber */
+	uint64_t bytes;	  /**< of their messages */
+	uint64_t encoded; /**< images that were made a message */
+	uint64_t unseen;  /**< images while no client was connected */
+	uint64_t no_room; /**< images for which no subscriber had room. One for each `full` may have
+			    * been received nevertheless */
+	uint64_t full;	  /**< times that the queue of a subscriber became full: it loses images */
+	uint64_t skipped; /**< images that were left out because too many waited */
+	uint64_t gone;	  /**< images whose file was removed */
+	uint64_t damaged; /**< images that do not fit their run */
+	uint64_t no_row;  /**< images that were sent without their row of `frames` */
+	uint64_t requests;     /**< of workers, and subscriptions */
+	uint64_t refused;      /**< invalid or superfluous requests */
+	uint64_t lost;	       /**< workers that were gone when their image was ready */
 	uint64_t connected;    /**< connections of clients */
 	uint64_t disconnected; /**< connections that ended, also of dead clients */
 	uint64_t slowest_us;   /**< longest time from found to sent */

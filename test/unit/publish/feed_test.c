@@ -183,34 +183,6 @@ test_old_runs_are_dropped(void **state)
 	expect(&serial, FEED_START, 12);
 }
 
-static void
-test_others_wait_for_the_first(void **state)
-{
-	struct feed_run *run = begin(1);
-
-	assert_false(feed_is_behind(&feed));
-	mixed.first = true;
-	expect(&mixed, FEED_WAIT, 0);
-	assert_false(feed_is_behind(&feed));
-	append(run);
-	assert_true(feed_is_behind(&feed));
-	/* what another output takes does not matter */
-	expect(&serial, FEED_START, 1);
-	expect_images(&serial, 1, 0, ROWS - 1);
-	expect(&serial, FEED_WAIT, 0);
-	assert_true(feed_is_behind(&feed));
-	/* an image counts as taken when the next one is requested: it may be unsent before */
-	expect_images(&mixed, 1, 0, ROWS - 1);
-	assert_true(feed_is_behind(&feed));
-	expect(&mixed, FEED_WAIT, 0);
-	assert_false(feed_is_behind(&feed));
-	append(run);
-	assert_true(feed_is_behind(&feed));
-	mixed.first = false;
-	assert_false(feed_is_behind(&feed));
-	feed_end(&feed, run);
-}
-
 int
 main(void)
 {
@@ -221,7 +193,6 @@ main(void)
 		cmocka_unit_test_setup_teardown(
 			test_images_that_wait_too_long_are_skipped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_old_runs_are_dropped, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_others_wait_for_the_first, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
