@@ -93,13 +93,12 @@ rig_turn(void)
 	unsigned int i, n;
 
 	turn_switch();
-	if (rig.pd != NULL) {
-		(void)rdma_progress(rig.dev[0], 0);
-		n = rdma_poll_cm(rig.dev[0], event, 4);
-		for (i = 0; i < n; i++) {
-			if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)
-				store_client_event(rdma_conn_context(event[i].conn), &event[i]);
-		}
+	/* also between receivers: a store waits for the DREQ of a connection that was closed */
+	(void)rdma_progress(rig.dev[0], 0);
+	n = rdma_poll_cm(rig.dev[0], event, 4);
+	for (i = 0; i < n; i++) {
+		if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)
+			store_client_event(rdma_conn_context(event[i].conn), &event[i]);
 	}
 	for (i = 0; i < RIG_STORES; i++) {
 		if (rig.sender[i] != NULL)
