@@ -141,8 +141,9 @@ create(struct journal *r, const struct journal_config *c, uint64_t page, char *m
 		snprintf(message, PATH_MAX,
 			"cannot allocate %llu bytes for the journal in %.3000s: %s. Enlarge the "
 			"file system (mount -o remount,size=... of a tmpfs, more huge pages), or "
-			"set another path or a smaller journal ([egress] journal, journal_mib)",
-			(unsigned long long)h.size, c->path, strerror(-ret));
+			"set another path or a smaller journal ([egress] journal, journal_mib%s)",
+			(unsigned long long)h.size, c->path, strerror(-ret),
+			c->slots > 0 ? ", journal_slots" : "");
 		return ret;
 	}
 	h.crc = header_crc(&h);

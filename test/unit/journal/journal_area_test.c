@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -1101,6 +1102,31 @@ test_versions(void **state)
 	unlink(path);
 }
 
+/* The message about a file that is too large names the settings that make it smaller. */
+static void
+test_no_space(void **state)
+{
+	struct journal_config c = config_of(SLOT_BYTES, SLOTS);
+	struct rlimit limit, small;
+	struct journal *r = NULL;
+	unsigned int i;
+
+	(void)signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	small = limit;
+	small.rlim_cur = RING_BYTES;
+	for (i = 0; i < 2; i++) {
+		unlink(path);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+		assert_int_equal(journal_open(&r, &c, message), -EFBIG);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		assert_non_null(strstr(message, "cannot allocate"));
+		assert_true((strstr(message, "journal_slots") != NULL) == (i == 0));
+		c.slots = c.slot_bytes = 0;
+	}
+	unlink(path);
+}
+
 /* Wrong numbers in the header are refused, even with a right checksum. */
 static void
 test_header_fields(void **state)
@@ -1157,6 +1183,7 @@ main(void)
 		cmocka_unit_test(test_same_slot_damaged),
 		cmocka_unit_test(test_changed_table),
 		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_no_space),
 		cmocka_unit_test(test_header_fields),
 	};
 
