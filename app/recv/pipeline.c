@@ -234,6 +234,13 @@ use_journal(struct pipeline *p)
 	if (p->stores == NULL)
 		return 0;
 	if (want.n == 0) {
+		if (p->settings->outputs >= JOURNAL_SLOTS &&
+			p->settings->egress->journal_slots != 0 &&
+			p->settings->veto.params.kind != GK_KIND_CSR)
+			LOG(NOTICE,
+				"kept frames are copied to the journal: [gpu] outputs = %u, "
+				"expected fewer than %u\n",
+				p->settings->outputs, JOURNAL_SLOTS);
 		if (gang_memory_in_journal(p->settings, GK_MEMORY_HOST).n > 0)
 			LOG(NOTICE,
 				"kept frames are copied to the journal: results are in memory of "

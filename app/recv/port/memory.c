@@ -253,7 +253,8 @@ gang_memory_in_journal(const struct settings *s, enum gk_memory results)
 		n = s->veto.params.kind == GK_KIND_CSR
 			? 0
 			: RTE_MAX(1u, e->journal_bytes / layout.stride);
-	if (n == 0)
+	/* the gangs have those of [gpu] outputs: frames stay only in further ones */
+	if (n == 0 || s->outputs >= JOURNAL_SLOTS)
 		return (struct egress_slots){0};
 	return (struct egress_slots){layout.stride, RTE_MIN(n + s->outputs, JOURNAL_SLOTS)};
 }

@@ -69,6 +69,27 @@ test_device(void **state)
 	want(CHECK_OK, "infiniband:mlx5_0", "");
 }
 
+/* Output slots in the journal: those of the gangs and further ones, or none. */
+static void
+test_slots(void **state)
+{
+	struct settings s = make_egress();
+	struct check_egress e;
+
+	egress.device = "infiniband:mlx5_0";
+	egress.journal_slots = 10;
+	s.outputs = 5;
+	check_open_egress(&e, &s, GK_MEMORY_HOST);
+	assert_int_equal(e.slots.n, 15);
+	s.outputs = JOURNAL_SLOTS - 1;
+	check_open_egress(&e, &s, GK_MEMORY_HOST);
+	assert_int_equal(e.slots.n, JOURNAL_SLOTS);
+	/* the gangs would have all of them */
+	s.outputs = JOURNAL_SLOTS;
+	check_open_egress(&e, &s, GK_MEMORY_HOST);
+	assert_int_equal(e.slots.n, 0);
+}
+
 static void
 test_stores(void **state)
 {
@@ -277,6 +298,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_none),
 		TEST(test_device),
+		TEST(test_slots),
 		TEST(test_stores),
 		TEST(test_key),
 		TEST(test_journal),
