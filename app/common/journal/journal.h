@@ -220,6 +220,8 @@ struct journal_probe {
 	uint64_t room; /**< capacity for batches, bytes */
 	uint64_t file; /**< size of the whole file, bytes */
 	uint64_t free; /**< bytes that the file system has for a new file; UINT64_MAX: no limit */
+	uint64_t slot_bytes; /**< size of an output slot; 0: no area */
+	uint32_t slots;	     /**< output slots in the file */
 };
 
 /**

@@ -933,6 +933,8 @@ journal_probe(const struct journal_config *c, struct journal_probe *to, char mes
 	ret = 0;
 	to->room = h.data_size;
 	to->file = h.size;
+	to->slot_bytes = slot_bytes(&h);
+	to->slots = nb_slots(&h);
 	/* an incomplete file is created again, so its blocks count as free */
 	if (fs.f_blocks > 0)
 		to->free = (uint64_t)fs.f_bavail * fs.f_bsize + (uint64_t)st.st_blocks * 512;

@@ -225,11 +225,11 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 		check_find_port(&ports[i], s, i);
 		lcores.live |= !ports[i].replay;
 	}
-	check_count_need(s, &gpu, ports, &need);
 	check_open_egress(&egress, s, way->results);
+	check_count_need(s, &gpu, ports, egress.lacks_slots, &need);
 	need.heap += egress.heap;
 	/* an adapter registers all of the journal, a GPU its output slots */
-	area = egress.slots.n * egress.slots.bytes;
+	area = egress.lacks_slots ? 0 : egress.slots.n * egress.slots.bytes;
 	need.journal = egress.pins ? s->egress->journal_bytes + area : 0;
 	if (!egress.pins && gpu.present && !gpu.is_virtual)
 		need.journal = area;

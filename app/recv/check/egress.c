@@ -21,16 +21,43 @@
 #include "port/gang_memory.h"
 #include "stream/writer.h"
 
+static struct journal_config
+journal_of(const struct settings *s, const struct egress_slots *slots)
+{
+	return (struct journal_config){
+		.path = s->egress->journal,
+		.receiver_id = s->receiver_id,
+		.bytes = s->egress->journal_bytes,
+		.slot_bytes = slots->bytes,
+		.slots = slots->n,
+	};
+}
+
+/* Whether the gangs cannot use the slots of an existing journal. */
+static bool
+lacks_slots(const struct settings *s, const struct egress_slots *slots,
+	const struct journal_probe *probe)
+{
+	return slots->n > 0 && probe->adopts &&
+		(probe->slot_bytes != slots->bytes || probe->slots < s->outputs);
+}
+
 void
 check_open_egress(struct check_egress *e, const struct settings *s, enum gk_memory results)
 {
 	struct check_heap before, after;
+	struct journal_config config;
+	struct journal_probe probe;
 	struct rdma_dev_info info;
+	char message[PATH_MAX];
 
 	*e = (struct check_egress){0};
 	if (s->egress->device == NULL)
 		return;
 	e->slots = gang_memory_in_journal(s, results);
+	config = journal_of(s, &e->slots);
+	e->lacks_slots =
+		journal_probe(&config, &probe, message) == 0 && lacks_slots(s, &e->slots, &probe);
 	check_find_heap(&before);
 	e->dev = rdma_dev_open(s->egress->device);
 	if (e->dev == NULL) {
@@ -112,13 +139,7 @@ void
 check_journal(struct check *c, const struct settings *s, const struct egress_slots *slots)
 {
 	const struct egress_settings *e = s->egress;
-	const struct journal_config config = {
-		.path = e->journal,
-		.receiver_id = s->receiver_id,
-		.bytes = e->journal_bytes,
-		.slot_bytes = slots->bytes,
-		.slots = slots->n,
-	};
+	const struct journal_config config = journal_of(s, slots);
 	char message[PATH_MAX], text[256], want[16], have[16], area[16];
 	const uint64_t need = egress_ring_need(e, text, sizeof(text));
 	const uint64_t need_mib = (need + (1 << 20) - 1) >> 20;
@@ -168,6 +189,16 @@ check_journal(struct check *c, const struct settings *s, const struct egress_slo
 		check_fix(c,
 			"an existing journal is not resized: remove the file when stores have its "
 			"batches, after a run that has ended");
+	} else if (lacks_slots(s, slots, &probe)) {
+		check_add(c, CHECK_WARN, "journal",
+			"%s, existing, will be resumed: %" PRIu64 " MiB; required: %s; it has "
+			"%" PRIu32 " output slots of %" PRIu64 " bytes, expected %u or more of "
+			"%" PRIu64 ": kept frames are copied, and [gpu] outputs take EAL memory",
+			e->journal, probe.room >> 20, text, probe.slots, probe.slot_bytes,
+			s->outputs, slots->bytes);
+		check_fix(c,
+			"an existing journal is not resized: remove the file when stores have its "
+			"batches, after a run that has ended; or [egress] journal_slots = 0");
 	} else {
 		check_add(c, CHECK_OK, "journal", "%s%s: %" PRIu64 " MiB; required: %s", e->journal,
 			probe.adopts ? ", existing, will be resumed" : "", probe.room >> 20, text);

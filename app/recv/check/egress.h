@@ -22,7 +22,9 @@ struct check_egress {
 	int error;		   /**< 0, or -errno of opening it */
 	uint64_t heap;		   /**< bytes of EAL memory that it uses */
 	bool pins;		   /**< registered memory is locked, as for an RDMA adapter */
-	struct egress_slots slots; /**< output slots in the journal */
+	struct egress_slots slots; /**< output slots in a new journal */
+	/** an existing journal has too few slots of this size: [gpu] outputs take EAL memory */
+	bool lacks_slots;
 };
 
 /**

@@ -185,13 +185,15 @@ need_of_searches(const struct settings *s)
 
 void
 check_count_need(const struct settings *s, const struct check_gpu *gpu,
-	const struct check_port *ports, struct check_need *need)
+	const struct check_port *ports, bool lacks_slots, struct check_need *need)
 {
 	const struct detector *d = &s->detector;
 	struct gang_memory pieces[GANG_PIECES];
 
 	*need = (struct check_need){.heap = NEED_OF_THE_REST};
 	gang_memory_list(s, gpu->results ? GK_MEMORY_DEVICE : GK_MEMORY_HOST, pieces);
+	if (lacks_slots)
+		pieces[GANG_OUTPUTS].n = 1;
 	for (const struct gang_memory *p = pieces; p < pieces + GANG_PIECES; p++) {
 		for (uint32_t i = 0; i < p->n && !p->device; i++)
 			need_piece(need, p->name, p->bytes);

@@ -54,10 +54,11 @@ void check_find_heap(struct check_heap *heap);
 
 /**
  * Add up the memory that a run with these settings allocates, without the part of [egress].
- * @param ports  s->nb_ports elements
+ * @param ports        s->nb_ports elements
+ * @param lacks_slots  see struct check_egress
  */
 void check_count_need(const struct settings *s, const struct check_gpu *gpu,
-	const struct check_port *ports, struct check_need *need);
+	const struct check_port *ports, bool lacks_slots, struct check_need *need);
 
 /** Check for a missing GPU, or one with too little memory for packets, results and gangs. */
 void check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu,

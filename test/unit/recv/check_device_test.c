@@ -217,8 +217,8 @@ needs_more(const struct settings *s, const struct settings *than)
 	struct check_need more, less;
 	const struct check_gpu gpu = {0};
 
-	check_count_need(s, &gpu, &port, &more);
-	check_count_need(than, &gpu, &port, &less);
+	check_count_need(s, &gpu, &port, false, &more);
+	check_count_need(than, &gpu, &port, false, &less);
 	return more.heap - less.heap;
 }
 
@@ -231,7 +231,7 @@ test_need_of_searches(void **state)
 	const struct check_gpu none = {0};
 	struct check_need need;
 
-	check_count_need(&s, &none, &port, &need);
+	check_count_need(&s, &none, &port, false, &need);
 	/* one search for each thread of a gang: photons, arrays of pixels, and tables of bins */
 	assert_int_equal(need.searches, 0);
 	s.gangs = 3;
@@ -243,10 +243,10 @@ test_need_of_searches(void **state)
 		.distance_mm = 100,
 		.energy_kev = 12,
 		.column_modules = 2};
-	check_count_need(&s, &none, &port, &need);
+	check_count_need(&s, &none, &port, false, &need);
 	assert_in_range(need.searches, 6 * (pixels * 8 + 724 * 576), 6 * (pixels * 9 + 900 * 700));
 	s.kernel = "cuda";
-	check_count_need(&s, &none, &port, &need);
+	check_count_need(&s, &none, &port, false, &need);
 	assert_int_equal(need.searches, 0);
 }
 
@@ -266,20 +266,20 @@ test_need(void **state)
 	/* accumulators are in the gangs' memory */
 	s.kernel = than.kernel = "cuda";
 	assert_int_equal(needs_more(&s, &than), pixels * 4);
-	check_count_need(&s, &none, &port, &need);
+	check_count_need(&s, &none, &port, false, &need);
 	if (gk_ops_find("cuda") == NULL) {
 		assert_int_equal(need.device, pixels * 8 * GK_DARK_MAX);
 	} else {
 		/* each gang has its own coefficients and staged packets */
 		s.gangs = 2;
-		check_count_need(&s, &none, &port, &need);
+		check_count_need(&s, &none, &port, false, &need);
 		assert_in_range(need.device, pixels * (8 * GK_DARK_MAX + 36 * GK_COEF_MAX + 2 * 32),
 			pixels * (8 * GK_DARK_MAX + 38 * GK_COEF_MAX + 2 * 34));
 		/* and for searches photons, lists and labels of 16 frames */
 		less = need;
 		s.peaks.known = true;
 		s.peaks.max = 100;
-		check_count_need(&s, &none, &port, &need);
+		check_count_need(&s, &none, &port, false, &need);
 		assert_in_range(need.device - less.device, 2 * pixels * 16 * 4,
 			2 * (pixels * 16 * 8 + (UINT64_C(200) << 20)));
 		s.peaks.known = false;
@@ -287,12 +287,33 @@ test_need(void **state)
 	s.kernel = than.kernel = "host";
 	s.dark.select = BUILDER_DARK_NONE;
 	s.outputs = 17;
-	check_count_need(&s, &gpu, &port, &need);
+	check_count_need(&s, &gpu, &port, false, &need);
 	assert_int_equal(need.device, 17 * needs_more(&s, &than));
 	/* the host needs the same as for one output slot: it is the staging buffer */
 	than.outputs = 1;
-	check_count_need(&than, &none, &port, &less);
+	check_count_need(&than, &none, &port, false, &less);
 	assert_int_equal(need.heap, less.heap);
+}
+
+/* Output slots are in the journal, in EAL memory if an existing journal has none. */
+static void
+test_need_of_outputs(void **state)
+{
+	const struct egress_settings files = {.device = NULL};
+	const struct egress_settings stores = {.device = "roce:port=0", .journal_slots = 10};
+	const struct check_port port = make_nic();
+	struct settings s = make_settings();
+	const struct check_gpu none = {0};
+	struct check_need local, journal, lacks;
+
+	s.outputs = 16;
+	s.egress = &files;
+	check_count_need(&s, &none, &port, false, &local);
+	s.egress = &stores;
+	check_count_need(&s, &none, &port, false, &journal);
+	check_count_need(&s, &none, &port, true, &lacks);
+	assert_true(journal.heap < local.heap);
+	assert_int_equal(lacks.heap, local.heap);
 }
 
 /* The largest MTU that rte_eth_dev_configure() of DPDK 22.11 accepts. */
@@ -550,6 +571,7 @@ main(void)
 		TEST(test_locked_memory),
 		TEST(test_need),
 		TEST(test_need_of_searches),
+		TEST(test_need_of_outputs),
 		TEST(test_mtu_max),
 		TEST(test_good_port),
 		TEST(test_missing_port),

@@ -178,6 +178,11 @@ test_journal(void **state)
 	egress.journal_bytes = UINT64_C(16) << 20;
 	check_journal(&check, &s, &no_slots);
 	want(CHECK_OK, "existing, will be resumed: 16 MiB", "");
+	/* one from before there were slots: outputs take EAL memory */
+	s.outputs = 20;
+	check_journal(&check, &s, &(struct egress_slots){8192, 30});
+	want(CHECK_WARN, "it has 0 output slots of 0 bytes, expected 20 or more of 8192",
+		"remove the file when stores have");
 	s.receiver_id = 2;
 	check_journal(&check, &s, &no_slots);
 	want(CHECK_FAIL, "belongs to receiver 0000000000000001", "[output] receiver_id");
