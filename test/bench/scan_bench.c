@@ -3,7 +3,8 @@
  * Queries of a run by a client over software RoCE, whose bodies the server writes, compared in one
  * process with
  * - the same query by a client that reads the bodies,
- * - WRITEs of the same bytes of the same mapped file, with nothing else,
+ * - WRITEs of as many bytes, with nothing else: of a memory that may fit into the last-level cache,
+ *   and of the same mapped file ("file"),
  * - the same query where the server converts the result to Arrow, serialises it as an IPC stream,
  *   and sends that over one TCP connection,
  * - the same query in Thallus' way: the buffers of a batch are registered at both ends for this
@@ -124,6 +125,7 @@ static void
 row(const char *what, const char *text)
 {
 	double this[ROUNDS_MAX], first[ROUNDS_MAX], raw[ROUNDS_MAX], tcp[ROUNDS_MAX];
+	double file[ROUNDS_MAX];
 	double tcp_first[ROUNDS_MAX], thallus[ROUNDS_MAX], pull[ROUNDS_MAX];
 	struct outcome o = {0}, other;
 	uint64_t bytes = 0, rows = 0;
@@ -142,7 +144,8 @@ row(const char *what, const char *text)
 		if (other.rows != rows || other.bytes != bytes)
 			rig_die("%s: %" PRIu64 " rows, read by the client %" PRIu64, what, rows,
 				other.rows);
-		raw[i] = peers_write(bytes > 0 ? bytes : 1);
+		raw[i] = peers_write(bytes > 0 ? bytes : 1, false);
+		file[i] = peers_write(bytes > 0 ? bytes : 1, true);
 		peers_tcp_query(&engine, sql, &other, 1);
 		tcp[i] = other.seconds;
 		tcp_first[i] = other.first;
@@ -155,12 +158,15 @@ row(const char *what, const char *text)
 				other.rows);
 	}
 	printf("%-20s %8.2f %8" PRIu64 " %8.0f %8.0f %6.2f %8.0f %6.2f %8.0f %6.2f %8.0f %6.2f "
+	       "%8.0f %6.2f "
 	       "%8.2f %8.2f %6.2f\n",
 		what, mb((double)bytes), o.batches, mb((double)bytes / bench_median(this, rounds)),
 		mb((double)bytes / bench_median(pull, rounds)),
 		bench_median_ratio(pull, this, rounds),
 		mb((double)bytes / bench_median(raw, rounds)),
 		bench_median_ratio(raw, this, rounds),
+		mb((double)bytes / bench_median(file, rounds)),
+		bench_median_ratio(file, this, rounds),
 		mb((double)bytes / bench_median(tcp, rounds)),
 		bench_median_ratio(tcp, this, rounds),
 		mb((double)bytes / bench_median(thallus, rounds)),
@@ -175,9 +181,9 @@ large_rows(bool quick)
 {
 	size_t i;
 
-	printf("%-20s %8s %8s %8s %8s %6s %8s %6s %8s %6s %8s %6s %8s %8s %6s\n", "query", "MB",
-		"batches", "this", "READ", "ratio", "WRITE", "ratio", "TCP", "ratio", "Thallus",
-		"ratio", "1st, ms", "TCP, ms", "copies");
+	printf("%-20s %8s %8s %8s %8s %6s %8s %6s %8s %6s %8s %6s %8s %6s %8s %8s %6s\n", "query",
+		"MB", "batches", "this", "READ", "ratio", "WRITE", "ratio", "file", "ratio", "TCP",
+		"ratio", "Thallus", "ratio", "1st, ms", "TCP, ms", "copies");
 	for (i = 0; i < RTE_DIM(large); i++)
 		if (!quick || large[i].quick)
 			row(large[i].what, large[i].sql);

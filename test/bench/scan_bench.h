@@ -95,8 +95,12 @@ void peers_open(const char *dir);
 void peers_close(void);
 /* @} */
 
-/* WRITEs of as many bytes of the same mapped file. @return seconds */
-double peers_write(uint64_t bytes);
+/*
+ * WRITEs of as many bytes.
+ * @param of_file  of the same mapped file; otherwise of MEMORY, repeatedly
+ * @return seconds
+ */
+double peers_write(uint64_t bytes, bool of_file);
 
 /* The engine, and the messages of Arrow that are not sent. @return seconds */
 double peers_engine(struct bench_engine *e, const char *sql);

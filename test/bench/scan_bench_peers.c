@@ -249,11 +249,18 @@ static const struct rdma_qp_attr reliable = {
 static struct {
 	uint64_t bytes;
 	double seconds;
-	/* the file of images, as the server maps it */
-	uint8_t *map;
+	/* what is written, once or repeatedly */
+	const uint8_t *from;
 	uint64_t size;
 	struct rdma_mr *mr;
 } raw;
+
+/* The file of images, as the server maps it. */
+static struct {
+	uint8_t *bytes;
+	uint64_t size;
+	struct rdma_mr *mr;
+} map;
 
 /* The worker lcore is the server here: the way has no direction. */
 static void
@@ -278,7 +285,7 @@ write_all(struct rig *r)
 			at = posted % raw.size;
 			at = at + length <= raw.size ? at : 0;
 			sg = (struct rdma_sge){
-				(uintptr_t)raw.map + at, length, rdma_mr_lkey(raw.mr)};
+				(uintptr_t)raw.from + at, length, rdma_mr_lkey(raw.mr)};
 			wr.remote_addr =
 				(uintptr_t)r->b.memory + posted / SLOT_BYTES % SLOTS * SLOT_BYTES;
 			if (rdma_post_send(r->a.qp, &wr, 1) != 1)
@@ -328,25 +335,28 @@ peers_open(const char *dir)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size < (off_t)SLOT_BYTES)
 		rig_die("%s: no file with images", path);
-	raw.size = st.st_size;
-	raw.map = mmap(NULL, raw.size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+	map.size = st.st_size;
+	map.bytes = mmap(NULL, map.size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
 	close(fd);
-	if (raw.map == MAP_FAILED)
+	if (map.bytes == MAP_FAILED)
 		rig_die("%s: %s", path, strerror(errno));
-	raw.mr = reg(&rig.a, raw.map, raw.size, 0);
+	map.mr = reg(&rig.a, map.bytes, map.size, 0);
 }
 
 void
 peers_close(void)
 {
-	dereg(&rig.a, raw.mr);
-	munmap(raw.map, raw.size);
+	dereg(&rig.a, map.mr);
+	munmap(map.bytes, map.size);
 }
 
 double
-peers_write(uint64_t bytes)
+peers_write(uint64_t bytes, bool of_file)
 {
 	raw.bytes = bytes;
+	raw.from = of_file ? map.bytes : rig.a.memory;
+	raw.size = of_file ? map.size : MEMORY;
+	raw.mr = of_file ? map.mr : rig.a.mr;
 	rig_rest(&rig, false);
 	rig_connect(&rig, &reliable);
 	post_receives(&rig, 2 * SLOTS);

@@ -614,8 +614,8 @@ never_frees(void **state)
 	lazy->lazy = true;
 	ask(lazy, "SELECT * FROM range(10000000)");
 	wait_for(lazy->announced == SCAN_PARTS);
-	wait_for(n->held_bytes > 0);
-	assert_in_range(n->held_bytes, SCAN_PARTS * SLOT / 2, SCAN_PARTS * SLOT);
+	wait_for(n->held_bytes >= SCAN_PARTS * SLOT / 2);
+	assert_true(n->held_bytes <= SCAN_PARTS * SLOT);
 	ask(p, "SELECT * FROM range(50000)");
 	wait_for(p->ended);
 	assert_int_equal(p->error, 0);
