@@ -648,7 +648,7 @@ send_refuse(struct scan_client *c, enum scan_reason reason)
 
 /*
  * End the connection to a server that sent something that is no result, or does not end a result.
- * The server is told why, as soon as a message is free.
+ * The reason is sent to the server. If all send buffers are in use, this is tried again later.
  */
 static void
 end_over(struct scan_client *c)
