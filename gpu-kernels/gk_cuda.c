@@ -291,6 +291,7 @@ fill_args(struct gk *gk)
 {
 	const struct gk_config *c = &gk->config;
 	struct gk_cuda_args *a = &gk->args;
+	uint32_t tile_pixels;
 
 	a->channel = c->channel;
 	a->frames = c->frames;
@@ -312,6 +313,10 @@ fill_args(struct gk *gk)
 	a->staged = c->packets == GK_MEMORY_HOST;
 	a->trailers = c->trailers != 0;
 	a->chunked = c->chunks != 0;
+	a->chunk_blocks = divisor((uint32_t)gk_bitshuffle_blocks(gk_pixels(&c->geometry)));
+	tile_pixels = c->geometry.tile_rows * c->geometry.cols;
+	if (tile_pixels % GK_BITSHUFFLE_BLOCK == 0)
+		a->tile_blocks = divisor(tile_pixels / GK_BITSHUFFLE_BLOCK);
 	a->map_at = sizeof(struct gk_frame) + gk_packets_size(&c->geometry);
 	a->map_words = (uint32_t)(gk_missing_size(&c->geometry) / sizeof(uint32_t));
 	a->once = c->once != 0;
@@ -337,19 +342,26 @@ place_all(struct gk_cuda_args *a, uint64_t memory)
 		a->chunked ? batches * gk_bitshuffle_blocks(gk_pixels(&a->geometry)) : 0;
 	uint64_t end = memory;
 
+	a->block_chunks = a->chunks / a->blocks + 1;
 #define PLACE(field, n) \
 	a->field = (__typeof__(a->field))(uintptr_t)reserve(&end, (n) * sizeof(*a->field))
 	PLACE(control, 1);
 	PLACE(coef, (uint64_t)GK_COEF_MAX * a->chunks);
 	PLACE(tables, 2 * batches * a->geometry.tiles);
 	PLACE(counts, batches * a->chunks);
+	PLACE(odd_lanes, batches * a->chunks);
 	PLACE(block_nnz, 2 * batches * a->blocks);
+	PLACE(odd, (uint64_t)a->gangs * a->blocks);
+	PLACE(odd_chunks, (uint64_t)a->gangs * a->blocks * a->block_chunks);
 	PLACE(nothing, GK_CUDA_WORDS / sizeof(*a->nothing));
 	PLACE(bin, a->bins > 0 ? (uint64_t)a->chunks * GK_CUDA_CHUNK : 0);
 	PLACE(bin_pixels, a->bins);
 	PLACE(profile_sums, 2 * (uint64_t)a->gangs * (GK_BATCH_MAX + 1) * a->bins);
 	PLACE(copy, a->staged || a->trailers ? batches * a->chunks * GK_CUDA_CHUNK : 0);
 	PLACE(chunk_ends, 2 * chunk_blocks);
+	PLACE(chunk_crc, a->chunked ? 2 * batches : 0);
+	PLACE(chunk_next, a->chunked ? 2 * a->gangs : 0);
+	PLACE(crc, a->chunked ? 1 : 0);
 #undef PLACE
 	return end - memory;
 }
@@ -440,6 +452,24 @@ copy_bins(struct gk *gk)
 	free(bin);
 	free(pixels);
 	return result == CUDA_SUCCESS ? 0 : failed(gk, "copy of the bins of profiles", result);
+}
+
+/* Copy the tables for CRCs of chunks to the GPU. */
+static int
+copy_crc(struct gk *gk)
+{
+	struct gk_cuda_crc *crc = malloc(sizeof(*crc));
+	CUresult result;
+
+	if (crc == NULL)
+		return refuse(-ENOMEM, "no memory for the tables of CRCs");
+	gk_cuda_crc_init(crc);
+	result = gk->cuda->cuMemcpyHtoDAsync(
+		(CUdeviceptr_v2)(uintptr_t)gk->args.crc, crc, sizeof(*crc), gk->stream);
+	if (result == CUDA_SUCCESS)
+		result = gk->cuda->cuStreamSynchronize(gk->stream);
+	free(crc);
+	return result == CUDA_SUCCESS ? 0 : failed(gk, "copy of the tables of CRCs", result);
 }
 
 /* Allocate the memory of searches for peaks, with the map of pixels in it. */
@@ -661,6 +691,8 @@ cuda_create(const struct gk_config *config, struct gk **out)
 		ret = allocate(gk);
 	if (ret == 0 && gk->args.profiles != NULL)
 		ret = copy_bins(gk);
+	if (ret == 0 && gk->args.chunked)
+		ret = copy_crc(gk);
 	if (ret == 0 && gk->args.searches)
 		ret = allocate_search(gk);
 	leave(gk);
@@ -687,35 +719,44 @@ clear_search(const struct gk *gk)
 	return ret;
 }
 
+/* Clear device memory. The context must be current. */
+static CUresult
+clear(const struct gk *gk, const void *memory, uint64_t size)
+{
+	return gk->cuda->cuMemsetD8Async((CUdeviceptr_v2)(uintptr_t)memory, 0, size, gk->stream);
+}
+
 /* The context must be current. */
 static int
 launch(struct gk *gk)
 {
 	const struct gk_cuda_symbols *cuda = gk->cuda;
+	const struct gk_cuda_args *a = &gk->args;
+	const uint64_t blocks = (uint64_t)a->gangs * a->blocks;
 	CUresult ret;
 
 	/* nothing is packed, counted or ended: coefficients are read again */
-	ret = cuda->cuMemsetD8Async((CUdeviceptr_v2)(uintptr_t)gk->args.control, 0,
-		sizeof(*gk->args.control), gk->stream);
+	ret = clear(gk, a->control, sizeof(*a->control));
 	if (ret == CUDA_SUCCESS)
-		ret = cuda->cuMemsetD8Async(
-			(CUdeviceptr_v2)(uintptr_t)gk->args.nothing, 0, GK_CUDA_WORDS, gk->stream);
+		ret = clear(gk, a->nothing, GK_CUDA_WORDS);
+	if (ret == CUDA_SUCCESS)
+		ret = clear(gk, a->block_nnz, 2 * GK_BATCH_MAX * blocks * sizeof(*a->block_nnz));
+	if (ret == CUDA_SUCCESS)
+		ret = clear(gk, a->odd, blocks * sizeof(*a->odd));
 	if (ret == CUDA_SUCCESS)
 		ret = cuda->cuMemcpyHtoDAsync(
 			gk->constants, &gk->args, sizeof(gk->args), gk->stream);
-	if (ret == CUDA_SUCCESS && gk->args.profiles != NULL)
-		ret = cuda->cuMemsetD8Async((CUdeviceptr_v2)(uintptr_t)gk->args.profile_sums, 0,
-			2 * (uint64_t)gk->args.gangs * (GK_BATCH_MAX + 1) * gk->args.bins *
-				sizeof(*gk->args.profile_sums),
-			gk->stream);
-	if (ret == CUDA_SUCCESS && gk->args.searches)
+	if (ret == CUDA_SUCCESS && a->profiles != NULL)
+		ret = clear(gk, a->profile_sums,
+			2 * (uint64_t)a->gangs * (GK_BATCH_MAX + 1) * a->bins *
+				sizeof(*a->profile_sums));
+	if (ret == CUDA_SUCCESS && a->searches)
 		ret = clear_search(gk);
 	if (ret == CUDA_SUCCESS)
 		ret = cuda->cuStreamSynchronize(gk->stream);
 	if (ret == CUDA_SUCCESS)
-		ret = cuda->cuLaunchCooperativeKernel(gk->kernel,
-			1 + gk->args.gangs * gk->args.blocks, 1, 1, GK_CUDA_THREADS, 1, 1,
-			GK_CUDA_SHARED, gk->stream, NULL);
+		ret = cuda->cuLaunchCooperativeKernel(gk->kernel, 1 + (uint32_t)blocks, 1, 1,
+			GK_CUDA_THREADS, 1, 1, GK_CUDA_SHARED, gk->stream, NULL);
 	return ret == CUDA_SUCCESS ? 0 : failed(gk, "launch of the gangs' kernel", ret);
 }
 

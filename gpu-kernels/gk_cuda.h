@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "gk.h"
+#include "gk_cuda_crc.h"
 
 #define GK_CUDA_WARPS	8 /**< of a block */
 #define GK_CUDA_THREADS (GK_CUDA_WARPS * 32)
@@ -53,10 +54,8 @@ GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied c
 #define GK_CUDA_AT_KEPT	 (GK_CUDA_DEPTH * GK_CUDA_WORDS)
 #define GK_CUDA_AT_FIRST (GK_CUDA_AT_KEPT + 9216) /**< `holes` and `wild`, twice */
 #define GK_CUDA_AT_LIST	 (GK_CUDA_AT_FIRST + 32)  /**< addresses of frames, for two chunks */
-#define GK_CUDA_AT_ODD	 (GK_CUDA_AT_LIST + 2 * GK_BATCH_MAX * 8) /**< list of odd pixels */
-#define GK_CUDA_ODD	 48
-#define GK_CUDA_AT_MORE	 (GK_CUDA_AT_ODD + GK_CUDA_ODD * 4)   /**< counts of these by frame */
-#define GK_CUDA_AT_FOUND (GK_CUDA_AT_MORE + GK_BATCH_MAX * 4) /**< chunks that have some */
+#define GK_CUDA_AT_MORE	 (GK_CUDA_AT_LIST + 2 * GK_BATCH_MAX * 8) /**< counts of odd pixels */
+#define GK_CUDA_AT_FOUND (GK_CUDA_AT_MORE + 2 * GK_BATCH_MAX * 4) /**< chunks that have some */
 #define GK_CUDA_AREA	 (GK_CUDA_AT_FOUND + 16)
 /** @} */
 /** Dynamic shared memory of a block. Two blocks fit on a multiprocessor. */
@@ -103,6 +102,7 @@ struct gk_cuda_batch {
 	uint32_t aim;	   /**< thresholds of the version must first be determined */
 	uint32_t trailers; /**< bit mask of frames with GK_FRAME_TRAILER */
 	uint32_t turn;	   /**< to read packets: number of the batch, 0: at any time */
+	uint32_t one_pass; /**< all frames become raw chunks, written while they are counted */
 	uint64_t cells;
 	uint64_t update; /**< address of struct gk_update, written at the end */
 	struct gk_params params;
@@ -120,6 +120,15 @@ struct gk_cuda_profile_sum {
 	GK_ALIGNED(16) unsigned long long sum; /**< photons, two's complement */
 	uint32_t lost;			       /**< pixels that are not valid */
 	uint32_t reserved;
+};
+
+/**
+ * List of the chunks of a block that have odd pixels, which blocks of the gang may take. 0 between
+ * batches.
+ */
+struct gk_cuda_odd {
+	GK_ALIGNED(8) uint32_t listed; /**< written by the block, when the list is complete */
+	uint32_t taken;		       /**< may exceed `listed` */
 };
 
 /** Frames with GK_FRAME_TRAILER of a batch. */
@@ -180,6 +189,7 @@ struct gk_cuda_args {
 	uint32_t blocks; /**< blocks of a gang; one additional block dispatches */
 	uint32_t rows;
 	uint32_t chunks;
+	uint32_t block_chunks;		   /**< no block has more */
 	struct gk_cuda_divisor row_chunks; /**< chunks per row */
 	struct gk_cuda_divisor tile_rows;
 	uint32_t staged;   /**< packets are in host memory: keep a copy for outputs */
@@ -198,9 +208,14 @@ struct gk_cuda_args {
 	 * [gangs][chunks][GK_BATCH_MAX]
 	 */
 	uint32_t *counts;
-	uint32_t *block_nnz; /**< the same per block: [gangs][2][GK_BATCH_MAX][blocks] */
-	uint16_t *nothing;   /**< words of a chunk for missing packets: zeros */
-	uint8_t *profiles;   /**< areas; NULL: no radial profiles are made */
+	uint32_t *odd_lanes; /**< as `counts`: bit mask of the threads that have odd pixels */
+	/** `counts` by block: [gangs][2][GK_BATCH_MAX][blocks]; 0 between batches of frames */
+	uint32_t *block_nnz;
+	struct gk_cuda_odd *odd; /**< [gangs][blocks] */
+	/** chunks with odd pixels: [gangs][blocks][block_chunks] */
+	uint32_t *odd_chunks;
+	uint16_t *nothing; /**< words of a chunk for missing packets: zeros */
+	uint8_t *profiles; /**< areas; NULL: no radial profiles are made */
 	uint32_t nb_profiles;
 	uint32_t bins; /**< of profiles */
 	uint64_t profile_stride;
@@ -216,9 +231,15 @@ struct gk_cuda_args {
 	uint32_t chunked;
 	uint32_t readers; /**< gangs that read packets at the same time, 0: any number */
 	struct gk_cuda_divisor cols;
+	struct gk_cuda_divisor chunk_blocks; /**< blocks of a chunk */
+	struct gk_cuda_divisor tile_blocks;  /**< of a tile; 0: tiles are not whole blocks */
 	/** ends of compressed blocks: [gangs][2][GK_BATCH_MAX][blocks of a chunk] */
 	uint64_t *chunk_ends;
-	/** @} */
+	/** of their CRCs, the sum over the blocks of a chunk: [gangs][2][GK_BATCH_MAX] */
+	uint32_t *chunk_crc;
+	uint32_t *chunk_next;	 /**< blocks of chunks that warps have taken: [gangs][2] */
+	struct gk_cuda_crc *crc; /**< tables */
+				 /** @} */
 };
 
 /**

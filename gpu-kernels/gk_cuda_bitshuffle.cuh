@@ -10,12 +10,14 @@
  *   equals bit k of the 8 values before these. XORs and ORs of values give a word for each i, with
  *   a bit for each plane. A transposition of these words brings the bits in the order of the bytes.
  *   This is an eighth of the work of a comparison of bytes.
- * - Sequences: each thread encodes one of 32. A block never grows by more than a few bytes, so the
- *   literals move towards the front of the same memory, in order.
- * - The place of a block in the chunk is the sum of the sizes before it. A warp publishes its size,
- *   then looks back at the warps before until it finds one that knows its place (decoupled
- *   look-back: Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back",
- *   NVR-2016-002). Blocks are written once, at their final positions.
+ * - The size of the block follows from the matches. A warp publishes it before it moves a byte.
+ * - Sequences: 32 at a time. A block never grows by more than a few bytes, so the literals move
+ *   towards the front of the same memory, in order. Each thread moves words of 16 bytes, whatever
+ *   sequence they are of: the moves of one sequence after the other would take twice as long.
+ * - The place of a block in the chunk is the sum of the sizes before it. A warp looks back at the
+ *   warps before until it finds one that knows its place (decoupled look-back: Merrill and Garland,
+ *   "Single-pass Parallel Prefix Scan with Decoupled Look-back", NVR-2016-002). Blocks are written
+ *   once, at their final positions.
  *
  * Warps that share chunks take their blocks in order and are resident together, so a warp waits
  * only for warps that do not wait for it.
@@ -32,18 +34,19 @@
 #define BITSHUFFLE_WORDS (GK_BITSHUFFLE_BYTES / 16)
 /*
  * Offsets in struct bitshuffle_warp.room: of the compressed block, behind its length and a chunk's
- * header, and of the planes. Literals never move towards the end.
+ * header, and of the planes. Literals never move towards the end, nor do the words of 16 bytes that
+ * they are written with, which may have up to 15 bytes behind the literals.
  */
 #define BITSHUFFLE_PACKED (GK_BITSHUFFLE_HEADER + GK_BITSHUFFLE_LENGTH)
-#define BITSHUFFLE_PLAIN  64
+#define BITSHUFFLE_PLAIN  80
 #define BITSHUFFLE_ROOM	  (BITSHUFFLE_PLAIN + GK_BITSHUFFLE_BYTES)
 static_assert(BITSHUFFLE_PACKED % 16 == 0 && BITSHUFFLE_PLAIN % 16 == 0, "words of 16 bytes");
-static_assert(BITSHUFFLE_PLAIN - BITSHUFFLE_PACKED >= 1 + (GK_BITSHUFFLE_BYTES + 240) / 255,
-	"the most bytes that a block grows by up to a literal (gk_lz4_bound())");
+static_assert(BITSHUFFLE_PLAIN - BITSHUFFLE_PACKED >= 15 + 1 + (GK_BITSHUFFLE_BYTES + 240) / 255,
+	"the most bytes that a block grows by up to a literal (gk_lz4_bound()), and a word");
 /* Changes that are listed together; a block may have more. */
-#define BITSHUFFLE_CHANGES 2048
-/* Literals of a sequence that one thread copies. */
-#define BITSHUFFLE_FEW 16
+#define BITSHUFFLE_CHANGES 512
+/* Words that a thread moves at once. */
+#define BITSHUFFLE_MOVES 2
 
 /* Shared memory of a warp. */
 struct bitshuffle_warp {
@@ -54,6 +57,8 @@ struct bitshuffle_warp {
 	 * those GK_BITSHUFFLE_RUN - 1 before their ends.
 	 */
 	uint32_t bits[GK_BITSHUFFLE_BYTES / 32];
+	/* offsets by which the literals of sequences move */
+	uint32_t move[32];
 	/* positions of changes: begin of a match in the lower half, end in the upper one */
 	union {
 		uint32_t match[BITSHUFFLE_CHANGES / 2];
@@ -63,7 +68,6 @@ struct bitshuffle_warp {
 		uint4 differ4[GK_BITSHUFFLE_BLOCK / 64];
 	};
 };
-static_assert(sizeof(struct bitshuffle_warp) <= GK_CUDA_AREA, "in place of words");
 
 /* The sum of the values of the threads before this one. @param all  the sum of all threads */
 static __device__ __forceinline__ uint32_t
@@ -334,88 +338,158 @@ bitshuffle_put_rest(uint8_t *to, uint32_t n)
 	*to = (uint8_t)n;
 }
 
-/* Move more than 8 bytes towards the front, by the warp. */
-static __device__ __forceinline__ void
-bitshuffle_move(uint8_t *room, uint32_t to, uint32_t from, uint32_t bytes)
+/* 16 bytes that begin at any byte of two words. */
+static __device__ __forceinline__ uint4
+bitshuffle_shift(const uint4 &a, const uint4 &b, uint32_t by)
 {
-	uint32_t *words = (uint32_t *)room;
-	const uint32_t lane = threadIdx.x % 32, by = from - to;
-	const uint32_t first = (to + 3) / 4, end = (to + bytes) / 4;
-	/* a thread for each byte of words that are not whole */
-	const uint32_t edge = lane < 4 ? to + lane : end * 4 + lane - 4;
-	const bool is_edge = lane < 4 ? edge < first * 4 : lane < 8 && edge < to + bytes;
-	uint8_t byte = 0;
+	const bool two = (by & 8) != 0, one = (by & 4) != 0;
+	const uint32_t x0 = two ? a.z : a.x, x1 = two ? a.w : a.y, x2 = two ? b.x : a.z;
+	const uint32_t x3 = two ? b.y : a.w, x4 = two ? b.z : b.x, x5 = two ? b.w : b.y;
+	const uint32_t y0 = one ? x1 : x0, y1 = one ? x2 : x1, y2 = one ? x3 : x2;
+	const uint32_t y3 = one ? x4 : x3, y4 = one ? x5 : x4, shift = 8 * (by % 4);
 
-	if (is_edge)
-		byte = room[edge + by];
-	for (uint32_t at = first; at < end; at += 128) {
-		uint32_t w[4];
+	return make_uint4(__funnelshift_r(y0, y1, shift), __funnelshift_r(y1, y2, shift),
+		__funnelshift_r(y2, y3, shift), __funnelshift_r(y3, y4, shift));
+}
 
-#pragma unroll
-		for (uint32_t i = 0; i < 4; i++) {
-			const uint32_t *k = words + by / 4 + at + i * 32 + lane;
+/* 16 bytes of the room at any address. */
+static __device__ __forceinline__ uint4
+bitshuffle_at(const uint4 *room, uint32_t at)
+{
+	return bitshuffle_shift(room[at / 16], room[at / 16 + 1], at % 16);
+}
 
-			w[i] = __funnelshift_r(k[0], k[1], 8 * (by % 4));
-		}
-		__syncwarp();
-#pragma unroll
-		for (uint32_t i = 0; i < 4; i++)
-			if (at + i * 32 + lane < end)
-				words[at + i * 32 + lane] = w[i];
-	}
-	if (is_edge)
-		room[edge] = byte;
-	__syncwarp();
+/* The sequences of 32 threads, each of which has one or none. */
+struct bitshuffle_sequence {
+	uint32_t from;	   /* first literal, in the planes */
+	uint32_t literals; /* 0: none */
+	uint32_t match;	   /* bytes; 0: the last sequence of the block */
+	uint32_t bytes;	   /* of the whole sequence, compressed */
+};
+
+/*
+ * A sequence of the list of matches.
+ * @param i        its number in the list
+ * @param matches  of the list
+ * @param last     whether the block ends with this list, and n are its bytes
+ * @param from     first literal of the sequence of the first thread, then of the next 32
+ */
+static __device__ __forceinline__ struct bitshuffle_sequence
+bitshuffle_sequence_of(const struct bitshuffle_warp *s, uint32_t i, uint32_t matches, bool last,
+	uint32_t n, uint32_t *from)
+{
+	const bool with = i < matches, is_one = with || (last && i == matches);
+	const uint32_t match = with ? s->match[i] : 0;
+	const uint32_t begin = with ? match & 0xFFFF : n;
+	const uint32_t end = with ? (match >> 16) + GK_BITSHUFFLE_RUN - 1 : n;
+	const uint32_t before = __shfl_up_sync(BITSHUFFLE_LANES, end, 1);
+	struct bitshuffle_sequence q;
+
+	q.from = threadIdx.x % 32 > 0 ? before : *from;
+	q.literals = is_one ? begin - q.from : 0;
+	q.match = end - begin;
+	q.bytes = (is_one ? 1 + gk_lz4_rest(q.literals) + q.literals : 0) +
+		(with ? 2 + gk_lz4_rest(q.match - 4) : 0);
+	*from = __shfl_sync(BITSHUFFLE_LANES, end, 31);
+	return q;
+}
+
+/* Bytes of the sequences of a list. @param from  first literal, then that of the next list */
+static __device__ __forceinline__ uint32_t
+bitshuffle_size(
+	const struct bitshuffle_warp *s, uint32_t matches, bool last, uint32_t n, uint32_t from)
+{
+	uint32_t bytes = 0;
+
+#pragma unroll 1
+	for (uint32_t i = 0; i < matches + last; i += 32)
+		bytes += bitshuffle_sequence_of(s, i + threadIdx.x % 32, matches, last, n, &from)
+				 .bytes;
+	return __reduce_add_sync(BITSHUFFLE_LANES, bytes);
 }
 
 /*
- * Write sequences of 32 threads.
+ * Move literals of 32 sequences, by words of 16 bytes. A thread copies a word as if all its bytes
+ * were literals of one sequence: the last one whose literals begin at this word or before. The
+ * caller then writes the bytes of other sequences.
+ * @param first  of this thread's sequence: the first word that begins with one of its literals
+ * @param by     bytes by which its literals move
+ * @param end    behind the last byte of these sequences
+ */
+static __device__ __forceinline__ void
+bitshuffle_move(struct bitshuffle_warp *s, bool is_one, uint32_t first, uint32_t by, uint32_t end)
+{
+	const uint32_t lane = threadIdx.x % 32;
+	const uint32_t next = __shfl_down_sync(BITSHUFFLE_LANES, is_one ? first : UINT32_MAX, 1);
+	/* of sequences with the same first word, the last one */
+	const bool counts = is_one && (lane == 31 || first != next);
+	const uint32_t all = __ballot_sync(BITSHUFFLE_LANES, counts), upto = (2u << lane) - 1;
+	uint32_t moved = 0;
+
+	if (counts)
+		s->move[__popc(all & (upto >> 1))] = by;
+	__syncwarp();
+#pragma unroll 1
+	for (uint32_t k = __shfl_sync(BITSHUFFLE_LANES, first, 0); k * 16 < end;
+		k += 32 * BITSHUFFLE_MOVES) {
+		uint4 w[BITSHUFFLE_MOVES];
+
+#pragma unroll
+		for (uint32_t i = 0; i < BITSHUFFLE_MOVES; i++) {
+			const uint32_t at = k + i * 32, word = at + lane;
+			const uint32_t begins = __reduce_or_sync(BITSHUFFLE_LANES,
+				counts && first - at < 32 ? 1u << (first - at) : 0);
+
+			if (word * 16 < end)
+				w[i] = bitshuffle_at(s->room,
+					word * 16 + s->move[moved + __popc(begins & upto) - 1]);
+			moved += __popc(begins);
+		}
+		__syncwarp();
+#pragma unroll
+		for (uint32_t i = 0; i < BITSHUFFLE_MOVES; i++)
+			if ((k + i * 32 + lane) * 16 < end)
+				s->room[k + i * 32 + lane] = w[i];
+	}
+}
+
+/*
+ * Write the sequences of 32 threads.
  * @param at  of the first one in the compressed block
- * @param from,literals,match  first literal, their number, and bytes of the match; no literals:
- *   this thread has no sequence; no match: it is the last one
  * @return the bytes of all
  */
 static __device__ __forceinline__ uint32_t
-bitshuffle_sequences(
-	struct bitshuffle_warp *s, uint32_t at, uint32_t from, uint32_t literals, uint32_t match)
+bitshuffle_sequences(struct bitshuffle_warp *s, uint32_t at, const struct bitshuffle_sequence *q)
 {
 	uint8_t *room = (uint8_t *)s->room;
-	const uint32_t *words = (const uint32_t *)s->room;
-	const uint32_t more = match > 0 ? match - 4 : 0, rest = gk_lz4_rest(literals);
-	const uint32_t bytes =
-		(literals > 0 ? 1 + rest + literals : 0) + (match > 0 ? 2 + gk_lz4_rest(more) : 0);
-	const bool few = literals <= BITSHUFFLE_FEW;
-	uint32_t w[BITSHUFFLE_FEW / 4], all, to;
+	const uint32_t more = q->match > 0 ? q->match - 4 : 0, rest = gk_lz4_rest(q->literals);
+	const uint32_t from = BITSHUFFLE_PLAIN + q->from;
+	uint32_t all, to, first, head;
 	uint8_t *out;
+	uint4 w;
 
-	from += BITSHUFFLE_PLAIN;
-	to = BITSHUFFLE_PACKED + at + bitshuffle_scan(bytes, &all) + 1 + rest;
-	/* few literals first, before others overwrite them */
-#pragma unroll
-	for (uint32_t i = 0; i < BITSHUFFLE_FEW / 4; i++)
-		w[i] = __funnelshift_r(
-			words[from / 4 + i], words[from / 4 + i + 1], 8 * (from % 4));
+	to = BITSHUFFLE_PACKED + at + bitshuffle_scan(q->bytes, &all) + 1 + rest;
+	first = (to + 15) / 16;
+	/* literals before this word, before others overwrite them */
+	w = bitshuffle_at(s->room, q->literals > 0 ? from : 0);
+	head = min(q->literals, first * 16 - to);
+	bitshuffle_move(s, q->literals > 0, first, from - to, BITSHUFFLE_PACKED + at + all);
 	__syncwarp();
-	for (uint32_t left = __ballot_sync(BITSHUFFLE_LANES, !few); left != 0; left &= left - 1) {
-		const uint32_t lane = __ffs(left) - 1;
-
-		bitshuffle_move(room, __shfl_sync(BITSHUFFLE_LANES, to, lane),
-			__shfl_sync(BITSHUFFLE_LANES, from, lane),
-			__shfl_sync(BITSHUFFLE_LANES, literals, lane));
-	}
-	if (literals == 0)
+	if (q->literals == 0)
 		return all;
 	out = room + to;
-	if (few) {
 #pragma unroll
-		for (uint32_t i = 0; i < BITSHUFFLE_FEW; i++)
-			if (i < literals)
-				out[i] = (uint8_t)(w[i / 4] >> (8 * (i % 4)));
-	}
-	out[-1 - (int32_t)rest] = (uint8_t)(min(literals, 15u) << 4 | min(more, 15u));
-	bitshuffle_put_rest(out - rest, literals);
-	if (match > 0) {
-		out += literals;
+	for (uint32_t i = 0; i < 15; i++)
+		if (i < head)
+			out[i] = (uint8_t)((i < 4		    ? w.x
+							   : i < 8  ? w.y
+							   : i < 12 ? w.z
+								    : w.w) >>
+				(8 * (i % 4)));
+	out[-1 - (int32_t)rest] = (uint8_t)(min(q->literals, 15u) << 4 | min(more, 15u));
+	bitshuffle_put_rest(out - rest, q->literals);
+	if (q->match > 0) {
+		out += q->literals;
 		out[0] = 1;
 		out[1] = 0;
 		bitshuffle_put_rest(out + 2, more);
@@ -423,32 +497,34 @@ bitshuffle_sequences(
 	return all;
 }
 
-/* Compress the n bytes of planes, in place. @return size, without the length before it */
+/*
+ * Compress the n bytes of planes, in place.
+ * @param publish  function object, called with the size as soon as it is known
+ * @return size, without the length before it
+ */
+template <typename action>
 static __device__ __forceinline__ uint32_t
-bitshuffle_encode(struct bitshuffle_warp *s, uint32_t n)
+bitshuffle_encode(struct bitshuffle_warp *s, uint32_t n, action publish)
 {
 	const uint32_t lane = threadIdx.x % 32;
 	uint32_t change[8], at, size = 0, from = 0;
 	const uint32_t changes = bitshuffle_matches(s, change, &at);
 
 	bitshuffle_list(s, change, at, 0);
+#pragma unroll 1
 	for (uint32_t first = 0;; first += BITSHUFFLE_CHANGES) {
 		const uint32_t matches = min(changes - first, (uint32_t)BITSHUFFLE_CHANGES) / 2;
 		const bool last = changes - first <= BITSHUFFLE_CHANGES;
 
 		__syncwarp();
+		if (last)
+			publish(size + bitshuffle_size(s, matches, last, n, from));
+#pragma unroll 1
 		for (uint32_t i = 0; i < matches + last; i += 32) {
-			const bool with = i + lane < matches;
-			const uint32_t match = with ? s->match[i + lane] : 0;
-			const uint32_t begin = with ? match & 0xFFFF : n;
-			const uint32_t end = with ? (match >> 16) + GK_BITSHUFFLE_RUN - 1 : n;
-			const uint32_t before = __shfl_up_sync(BITSHUFFLE_LANES, end, 1);
-			const uint32_t mine = lane > 0 ? before : from;
+			const struct bitshuffle_sequence q =
+				bitshuffle_sequence_of(s, i + lane, matches, last, n, &from);
 
-			from = __shfl_sync(BITSHUFFLE_LANES, end, 31);
-			size += bitshuffle_sequences(s, size, mine,
-				with || (last && i + lane == matches) ? begin - mine : 0,
-				end - begin);
+			size += bitshuffle_sequences(s, size, &q);
 			__syncwarp();
 		}
 		if (last)
@@ -460,18 +536,23 @@ bitshuffle_encode(struct bitshuffle_warp *s, uint32_t n)
 	}
 }
 
-/* 16 bytes that begin at byte 4 skip + shift / 8 of two words. */
-static __device__ __forceinline__ uint4
-bitshuffle_shift(const uint4 &a, const uint4 &b, uint32_t skip, uint32_t shift)
+/* Copy words from any address of the room. @param skip,shift  bytes / 4 and bits of this address */
+template <uint32_t skip>
+static __device__ __forceinline__ void
+bitshuffle_copy_words(uint8_t *to, const uint4 *words, uint32_t shift, uint32_t from, uint32_t end)
 {
-	const uint32_t w0 = skip == 0 ? a.x : skip == 1 ? a.y : skip == 2 ? a.z : a.w;
-	const uint32_t w1 = skip == 0 ? a.y : skip == 1 ? a.z : skip == 2 ? a.w : b.x;
-	const uint32_t w2 = skip == 0 ? a.z : skip == 1 ? a.w : skip == 2 ? b.x : b.y;
-	const uint32_t w3 = skip == 0 ? a.w : skip == 1 ? b.x : skip == 2 ? b.y : b.z;
-	const uint32_t w4 = skip == 0 ? b.x : skip == 1 ? b.y : skip == 2 ? b.z : b.w;
+#pragma unroll 2
+	for (uint32_t k = threadIdx.x % 32 * 16; k < end; k += 512) {
+		const uint4 a = words[k / 16], b = words[k / 16 + 1];
+		const uint32_t w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 
-	return make_uint4(__funnelshift_r(w0, w1, shift), __funnelshift_r(w1, w2, shift),
-		__funnelshift_r(w2, w3, shift), __funnelshift_r(w3, w4, shift));
+		if (k >= from)
+			__stcs((uint4 *)(to + k),
+				make_uint4(__funnelshift_r(w[skip], w[skip + 1], shift),
+					__funnelshift_r(w[skip + 1], w[skip + 2], shift),
+					__funnelshift_r(w[skip + 2], w[skip + 3], shift),
+					__funnelshift_r(w[skip + 3], w[skip + 4], shift)));
+	}
 }
 
 /*
@@ -488,14 +569,23 @@ bitshuffle_copy(uint8_t *to, const uint4 *room, uint32_t from, uint32_t bytes)
 	/* of the first 16 bytes of a line, in words of the room */
 	const int32_t first = (int32_t)from - (int32_t)skip, shift = first & 15;
 	const uint4 *words = room + (first - shift) / 16;
+	const uint32_t bits = 8 * ((uint32_t)shift % 4);
 	uint8_t *line = to - skip;
 
-#pragma unroll 4
-	for (uint32_t k = lane * 16; k < tail; k += 512)
-		if (k >= head)
-			__stcs((uint4 *)(line + k),
-				bitshuffle_shift(words[k / 16], words[k / 16 + 1], shift / 4,
-					8 * (shift % 4)));
+	/* the same for all words */
+	switch (shift / 4) {
+	case 0:
+		bitshuffle_copy_words<0>(line, words, bits, head, tail);
+		break;
+	case 1:
+		bitshuffle_copy_words<1>(line, words, bits, head, tail);
+		break;
+	case 2:
+		bitshuffle_copy_words<2>(line, words, bits, head, tail);
+		break;
+	default:
+		bitshuffle_copy_words<3>(line, words, bits, head, tail);
+	}
 	if (skip + lane < head)
 		line[skip + lane] = byte[skip + lane];
 	if (tail + lane < end)
@@ -553,39 +643,52 @@ bitshuffle_before(const uint64_t *end, uint32_t i, stop stopped)
 	}
 }
 
-/*
- * Compress block i of a chunk, by a warp. Other warps compress the other blocks; each takes its
- * blocks in order.
- * @param from     the values of the block, NULL: they are not in one piece
- * @param values   function object: 8 values of the block, by their number / 8
- * @param stopped  function object: true: do not wait any longer
- * @return place of the block's end in the chunk, 0: stopped
- */
-template <typename load, typename stop>
-static __device__ __forceinline__ uint64_t
-bitshuffle_block(struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, uint32_t i,
-	const uint4 *from, load values, stop stopped)
+/* Words of a block, 16 of 512 bytes; thread i has bytes 16 i to 16 i + 15 of each. */
+struct bitshuffle_words {
+	uint4 w[BITSHUFFLE_WORDS / 32];
+};
+
+/* Load a block that is in one piece. */
+static __device__ __forceinline__ void
+bitshuffle_load(struct bitshuffle_words *b, const uint4 *from)
+{
+#pragma unroll
+	for (uint32_t k = 0; k < BITSHUFFLE_WORDS / 32; k++)
+		b->w[k] = __ldcg(from + k * 32 + threadIdx.x % 32);
+}
+
+/* Values of block i of a chunk. */
+static __device__ __forceinline__ uint32_t
+bitshuffle_values(const struct bitshuffle_chunk *c, uint32_t i)
 {
 	const uint64_t left = c->n - (uint64_t)i * GK_BITSHUFFLE_BLOCK;
-	const uint32_t v = left < GK_BITSHUFFLE_BLOCK ? (uint32_t)left : GK_BITSHUFFLE_BLOCK;
-	const uint32_t lane = threadIdx.x % 32, header = i == 0 ? GK_BITSHUFFLE_HEADER : 0;
+
+	return left < GK_BITSHUFFLE_BLOCK ? (uint32_t)left : GK_BITSHUFFLE_BLOCK;
+}
+
+/*
+ * Compress block i of a chunk in shared memory, by a warp, and publish its size.
+ * @param loaded   the values of a whole block, NULL: they are not in one piece
+ * @param values   function object: 8 values of the block, by their number / 8
+ * @return size with the block's length
+ */
+template <typename load>
+static __device__ __forceinline__ uint32_t
+bitshuffle_pack(struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, uint32_t i,
+	const struct bitshuffle_words *loaded, load values)
+{
+	const uint32_t v = bitshuffle_values(c, i), lane = threadIdx.x % 32;
 	uint4 *words = s->room + BITSHUFFLE_PLAIN / 16;
 	uint32_t size;
-	uint64_t before;
 
 	__syncwarp(); /* all have used the previous block */
 	if (v < GK_BITSHUFFLE_BLOCK) {
 		bitshuffle_planes_any(s, v, values);
 	} else {
-		if (from != NULL) {
-			uint4 w[BITSHUFFLE_WORDS / 32];
-
+		if (loaded != NULL) {
 #pragma unroll
 			for (uint32_t k = 0; k < BITSHUFFLE_WORDS / 32; k++)
-				w[k] = __ldcg(from + k * 32 + lane);
-#pragma unroll
-			for (uint32_t k = 0; k < BITSHUFFLE_WORDS / 32; k++)
-				words[bitshuffle_place(k * 8 + lane / 4, lane % 4)] = w[k];
+				words[bitshuffle_place(k * 8 + lane / 4, lane % 4)] = loaded->w[k];
 		} else {
 #pragma unroll 2
 			for (uint32_t k = 0; k < BITSHUFFLE_WORDS / 32; k++)
@@ -595,23 +698,61 @@ bitshuffle_block(struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, ui
 		__syncwarp();
 		bitshuffle_planes(s);
 	}
-	size = bitshuffle_encode(s, v * 2);
+	size = bitshuffle_encode(s, v * 2, [=](uint32_t bytes) {
+		if (lane == 0)
+			store_relaxed(&c->end[i], BITSHUFFLE_SIZE | (GK_BITSHUFFLE_LENGTH + bytes));
+	});
 	if (lane == 0) {
-		store_relaxed(&c->end[i], BITSHUFFLE_SIZE | (GK_BITSHUFFLE_LENGTH + size));
-		((uint32_t *)s->room)[GK_BITSHUFFLE_HEADER / 4] = gk_big_endian(size);
+		uint32_t *header = (uint32_t *)s->room;
+
+		header[GK_BITSHUFFLE_HEADER / 4] = gk_big_endian(size);
 		if (i == 0)
-			gk_bitshuffle_header((uint32_t *)s->room, c->n);
+			gk_bitshuffle_header(header, c->n);
+		else
+			header[0] = header[1] = header[2] = 0;
 	}
-	size += GK_BITSHUFFLE_LENGTH;
-	before = bitshuffle_before(c->end, i, stopped);
+	if (lane < -size % 16)
+		((uint8_t *)s->room)[BITSHUFFLE_PACKED + size + lane] = 0;
+	__syncwarp();
+	return GK_BITSHUFFLE_LENGTH + size;
+}
+
+/* Words of the room up to the end of a block, with zeros before and behind it. */
+static __device__ __forceinline__ uint32_t
+bitshuffle_words_of(uint32_t size)
+{
+	return (GK_BITSHUFFLE_HEADER + size + 15) / 16;
+}
+
+/*
+ * Find the place of block i of a chunk, when the warp has published its size. Other warps have the
+ * other blocks; each takes its blocks in order.
+ * @param size     of the block, as bitshuffle_pack() returned it
+ * @param stopped  function object: true: do not wait any longer
+ * @return place of the block's end in the chunk, 0: stopped
+ */
+template <typename stop>
+static __device__ __forceinline__ uint64_t
+bitshuffle_find(const struct bitshuffle_chunk *c, uint32_t i, uint32_t size, stop stopped)
+{
+	const uint64_t before = bitshuffle_before(c->end, i, stopped);
+
 	if (before == 0)
 		return 0;
-	if (lane == 0)
+	if (threadIdx.x % 32 == 0)
 		store_relaxed(&c->end[i], BITSHUFFLE_END | (before + size));
-	__syncwarp();
-	bitshuffle_copy(
-		c->to + before - header, s->room, GK_BITSHUFFLE_HEADER - header, size + header);
 	return before + size;
+}
+
+/* Write block i of a chunk to its place. @param end  as bitshuffle_find() returned it */
+static __device__ __forceinline__ void
+bitshuffle_write(const struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, uint32_t i,
+	uint32_t size, uint64_t end)
+{
+	const uint32_t header = i == 0 ? GK_BITSHUFFLE_HEADER : 0;
+
+	bitshuffle_copy(
+		c->to + end - size - header, s->room, GK_BITSHUFFLE_HEADER - header, size + header);
 }
 
 #endif /* GK_CUDA_BITSHUFFLE_CUH */

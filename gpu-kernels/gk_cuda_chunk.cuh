@@ -148,14 +148,21 @@ load_coef_far(struct lane_coef *c, const struct gk_cuda_coef *from, enum coef_us
 	return __ldcg((const uint2 *)&from->holes);
 }
 
-/* Load the words of a thread, by quarters. */
+/* Words of a thread: those of a quarter, and of all. @{ */
+static __device__ __forceinline__ uint2
+load_quarter(uint32_t words, uint32_t k)
+{
+	return load_shared2(words + k * 256 + lane_of_warp() * 8);
+}
+
 static __device__ __forceinline__ void
 load_words(uint2 w[4], uint32_t words)
 {
 #pragma unroll
 	for (int k = 0; k < 4; k++)
-		w[k] = load_shared2(words + k * 256 + lane_of_warp() * 8);
+		w[k] = load_quarter(words, k);
 }
+/** @} */
 
 static __device__ __forceinline__ bool
 all_g0(const uint2 w[4])
@@ -232,17 +239,19 @@ gain_signs(uint32_t words)
 }
 
 /*
- * A thread's odd pixels, as bits of struct lane_counts. Words are loaded again: keeping them costs
- * registers.
+ * A thread's odd pixels, as bits of struct lane_counts.
+ * @param words  function object: the words of a quarter. They are loaded again: keeping them costs
+ *               registers
  */
+template <typename load>
 static __device__ __forceinline__ uint32_t
-odd_bits(uint32_t words, const struct gk_cuda_coef *coef, uint32_t wild)
+odd_bits(load words, const struct gk_cuda_coef *coef, uint32_t wild)
 {
 	uint32_t bits = 0;
 
 #pragma unroll 1
 	for (uint32_t k = 0; k < 4; k++) {
-		const uint2 w = load_shared2(words + k * 256 + lane_of_warp() * 8);
+		const uint2 w = words(k);
 		const uint32_t first = pixel_of(4 * k);
 
 		bits |= 0x01010101u << k & signs_of(gain_signs(w.x), gain_signs(w.y));
@@ -487,12 +496,18 @@ count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uin
 		if (profile && (feed->present >> f & 1))
 			profile_add(&bins, f, x);
 		if (__any_sync(ALL_LANES, !all_g0(w) || known.y != 0 || low)) {
+			const auto quarter = [=](uint32_t k) { return load_quarter(words, k); };
 			const uint32_t bits =
-				low ? ALL_BITS : odd_bits(words, feed->coef + chunk, known.y);
+				low ? ALL_BITS : odd_bits(quarter, feed->coef + chunk, known.y);
+			const uint32_t lanes = __ballot_sync(ALL_LANES, bits != 0);
 
 			l.below_bragg |= bits;
 			l.below_csr |= bits;
 			odd |= 1u << f;
+			if (lane == 0)
+				__stcg(args.odd_lanes + (counts - args.counts) +
+						(uint64_t)chunk * GK_BATCH_MAX + f,
+					lanes);
 		}
 		l.below_csr = __reduce_add_sync(
 			ALL_LANES, (uint32_t)__popc(l.below_bragg) << 16 | __popc(l.below_csr));

@@ -6,13 +6,17 @@
  * Photons are computed while a block is loaded, from coefficients that other blocks may have
  * stored. These blocks stored them before they counted, and no block stores further ones before all
  * have compressed.
+ *
+ * If all frames of a batch are certain to become raw chunks (gk_cuda_batch.one_pass), a warp counts
+ * a block while it has its words in shared memory, and compresses it at once. So the gang reads and
+ * writes at the same time, and copies no packets. Its blocks do not meet.
  */
 #ifndef GK_CUDA_COMPRESS_CUH
 #define GK_CUDA_COMPRESS_CUH
 
 #include "gk_cuda_bitshuffle.cuh"
-#include "gk_cuda_member.cuh"
-#include "gk_cuda_pixel.cuh"
+#include "gk_cuda_crc.cuh"
+#include "gk_cuda_odd.cuh"
 
 /* State of a block; GK_CUDA_DECLARED has room for it in all images. */
 static __shared__ struct compress_shared {
@@ -47,18 +51,16 @@ chunks_of(uint32_t kept)
 	return kept & chunks;
 }
 
-/*
- * One thread, with the verdict: clear the size of a frame that is not a chunk, and the CRC, which
- * these gangs do not compute.
- */
+/* One thread, with the verdict: clear the size and the CRC of a frame that is not a chunk. */
 static __device__ __forceinline__ void
 size_of_chunk(uint32_t f, uint32_t kind)
 {
 	struct gk_details *details = details_of(f);
 
-	if (!is_chunk(&gang_state.batch.params, kind))
+	if (!is_chunk(&gang_state.batch.params, kind)) {
 		details->chunk_bytes = 0;
-	details->chunk_crc32c = 0;
+		details->chunk_crc32c = 0;
+	}
 }
 
 /*
@@ -86,33 +88,56 @@ end_turn(void)
 		arrive(&args.control->turns);
 }
 
-static __device__ __forceinline__ uint32_t
-blocks_of_chunk(void)
-{
-	return (uint32_t)gk_bitshuffle_blocks((uint64_t)args.rows * args.geometry.cols);
-}
-
 /* Ends of the blocks of a frame's chunk (struct bitshuffle_chunk). */
 static __device__ __forceinline__ uint64_t *
 chunk_ends(uint32_t f)
 {
-	return args.chunk_ends + (batch_set() * GK_BATCH_MAX + f) * blocks_of_chunk();
+	return args.chunk_ends + (batch_set() * GK_BATCH_MAX + f) * args.chunk_blocks.by;
+}
+
+/* The sum over the blocks of a frame's chunk (gk_cuda_crc.cuh). */
+static __device__ __forceinline__ uint32_t *
+chunk_crc(uint32_t f)
+{
+	return args.chunk_crc + batch_set() * GK_BATCH_MAX + f;
 }
 
 /*
- * All threads, before the blocks of the gang meet: no block is known. The batch that used this set
- * has ended, as have all before the one before this one.
+ * All threads of the dispatcher block, before it hands over a batch: no block of the chunks is
+ * known or taken. The batch that used this set has ended.
  */
 static __device__ __forceinline__ void
-compress_prepare(void)
+compress_prepare(uint64_t set, uint32_t frames)
 {
-	const uint32_t all = gang_state.batch.nb_frames * blocks_of_chunk();
+	uint64_t *ends = args.chunk_ends + set * GK_BATCH_MAX * args.chunk_blocks.by;
 
-	if (gang_state.batch.params.chunks == 0)
-		return;
-	for (uint32_t i = gang_state.member.block * GK_CUDA_THREADS + threadIdx.x; i < all;
-		i += args.blocks * GK_CUDA_THREADS)
-		__stcg(&chunk_ends(0)[i], 0);
+	for (uint32_t i = threadIdx.x; i < frames * args.chunk_blocks.by; i += GK_CUDA_THREADS)
+		__stcg(&ends[i], 0);
+	if (threadIdx.x < GK_BATCH_MAX)
+		__stcg(&args.chunk_crc[set * GK_BATCH_MAX + threadIdx.x], 0);
+	if (threadIdx.x == 0)
+		__stcg(&args.chunk_next[set], 0);
+}
+
+/* All threads of the last block, when all have compressed: write the sizes and CRCs of the chunks. */
+static __device__ __noinline__ void
+compress_close(void)
+{
+	const uint32_t chunks = chunks_of(UINT32_MAX), last = args.chunk_blocks.by - 1;
+
+	for (uint32_t f = warp_of_block(); f < GK_BATCH_MAX; f += GK_CUDA_WARPS) {
+		uint64_t size;
+		uint32_t crc;
+
+		if (!(chunks >> f & 1))
+			continue;
+		size = __ldcg(&chunk_ends(f)[last]) & ~BITSHUFFLE_END;
+		crc = crc_of_chunk(args.crc, __ldcg(chunk_crc(f)), size);
+		if (lane_of_warp() == 0) {
+			details_of(f)->chunk_bytes = size;
+			details_of(f)->chunk_crc32c = crc;
+		}
+	}
 }
 
 /* Photons of two words of a chunk, as of GK_VALUE_I16. @param odd  bits of two pixels */
@@ -180,20 +205,19 @@ static __device__ __forceinline__ const uint4 *
 raw_block(const uint64_t *table, uint32_t f, bool copied, uint32_t i)
 {
 	const uint64_t pixel = (uint64_t)i * GK_BITSHUFFLE_BLOCK;
-	const uint32_t packet_pixels = args.tile_rows.by * args.cols.by;
 	uint32_t tile;
 	uint64_t packet;
 
-	if (packet_pixels % GK_BITSHUFFLE_BLOCK != 0 ||
-		(copied && args.cols.by % GK_CUDA_CHUNK != 0))
+	if (args.tile_blocks.by == 0 || (copied && args.cols.by % GK_CUDA_CHUNK != 0))
 		return NULL;
-	tile = i / (packet_pixels / GK_BITSHUFFLE_BLOCK);
+	tile = divide(i, args.tile_blocks);
 	packet = __ldcg(table + (uint64_t)tile * GK_BATCH_MAX + f);
 	if (packet == 0)
 		return NULL;
 	if (copied)
 		return (const uint4 *)(copy_of(gang_state.member.gang, f, 0) + pixel);
-	return (const uint4 *)((const uint16_t *)packet + pixel - (uint64_t)tile * packet_pixels);
+	return (const uint4 *)packet +
+		(uint64_t)(i - tile * args.tile_blocks.by) * (GK_BITSHUFFLE_BYTES / 16);
 }
 
 /*
@@ -216,42 +240,185 @@ compress_meet(void)
 	return s->go;
 }
 
-/* Write the chunks of frames (bit mask). All threads of all blocks. @return false: killed */
+/* Shared memory of a block. */
+struct compress_area {
+	struct bitshuffle_warp warp[GK_CUDA_WARPS];
+	struct crc_tables crc;
+};
+static_assert(sizeof(struct compress_area) <= GK_CUDA_SHARED, "in place of words");
+
+static __device__ __forceinline__ struct compress_area *
+compress_area_of_block(void)
+{
+	extern __shared__ uint4 shared_area[];
+
+	return (struct compress_area *)shared_area;
+}
+
+/* 8 values of the block in the room, by their number / 8. */
+static __device__ __forceinline__ uint4 *
+placed_at(struct bitshuffle_warp *s, uint32_t at)
+{
+	return &s->room[BITSHUFFLE_PLAIN / 16 + bitshuffle_place(at / 4, at % 4)];
+}
+
+/* Statistics of a frame's block; all threads have the same. */
+struct block_counts {
+	int32_t sum;
+	uint32_t strong_nnz; /* strong count << 16 | nnz */
+	uint32_t holes;
+};
+
+/*
+ * Count a chunk of the block in the room, as count_chunk() does for few frames, and its odd pixels.
+ * @param at       number / 8 of the chunk's first value in the block
+ * @param counter  of convert_odd()
+ */
+static __device__ __forceinline__ void
+count_placed(struct bitshuffle_warp *s, uint32_t f, uint32_t chunk, uint32_t at, uint32_t counter,
+	struct block_counts *n)
+{
+	const struct gk_params *params = &gang_state.batch.params;
+	const struct gk_cuda_coef *coef = batch_coef() + chunk;
+	const uint32_t lane = lane_of_warp();
+	const bool low = all_odd(params, true);
+	const auto quarter = [=](uint32_t k) {
+		return ((const uint2 *)placed_at(s, at + k * 16 + lane / 2))[lane % 2];
+	};
+	float x[GK_CUDA_LANE];
+	struct lane_counts l;
+	struct lane_coef c;
+	uint2 w[4], known; /* holes, wild pixels */
+
+	known = load_coef_far(&c, coef, NO_WORDS);
+#pragma unroll
+	for (uint32_t k = 0; k < 4; k++)
+		w[k] = quarter(k);
+	l = counts_of(w, &c, params, true, x);
+	n->holes += known.x;
+	if (__any_sync(ALL_LANES, !all_g0(w) || known.y != 0 || low)) {
+		const uint32_t bits = low ? ALL_BITS : odd_bits(quarter, coef, known.y);
+
+		convert_words(chunk, lane, f, w, true, counter);
+		l.below_bragg |= bits;
+		l.below_csr |= bits;
+		__syncwarp();
+	}
+	n->strong_nnz += GK_CUDA_CHUNK * 0x10001u -
+		__reduce_add_sync(
+			ALL_LANES, (uint32_t)__popc(l.below_bragg) << 16 | __popc(l.below_csr));
+	n->sum += (int32_t)(__reduce_add_sync(ALL_LANES, l.sum) - GK_CUDA_CHUNK * SUM_NOTHING);
+}
+
+/* Copy the words of a whole block to the room, or those of a missing packet, and count them. */
+static __device__ __noinline__ void
+count_block(struct bitshuffle_warp *s, uint32_t f, uint32_t block)
+{
+	const uint32_t chunks = GK_BITSHUFFLE_BLOCK / GK_CUDA_CHUNK, lane = lane_of_warp();
+	/* the compressor has no bits yet */
+	const uint32_t counter = (uint32_t)__cvta_generic_to_shared(s->bits);
+	const uint4 *from = raw_block(batch_table(), f, false, block);
+	struct tally *t = &gang_state.tally[warp_of_block()][f];
+	struct block_counts n = {0, 0, 0};
+	const uint32_t none = 0xFFFFFFFF;
+
+	__syncwarp(); /* all have used the previous block */
+	if (from == NULL) {
+#pragma unroll 1
+		for (uint32_t k = 0; k < BITSHUFFLE_WORDS; k += 32)
+			*placed_at(s, k + lane) = make_uint4(none, none, none, none);
+		if (lane == 0)
+			t->invalid += GK_BITSHUFFLE_BLOCK;
+		return;
+	}
+#pragma unroll
+	for (uint32_t k = 0; k < BITSHUFFLE_WORDS; k += 32)
+		copy_lines((uint32_t)__cvta_generic_to_shared(placed_at(s, k + lane)),
+			(uint64_t)(from + k + lane));
+	copy_commit();
+	if (lane == 0)
+		store_shared_u32(counter, 0);
+	copy_wait<0>();
+	__syncwarp();
+#pragma unroll 1
+	for (uint32_t i = 0; i < chunks; i++)
+		count_placed(s, f, block * chunks + i, i * (GK_CUDA_CHUNK / 8), counter, &n);
+	if (lane == 0) {
+		n.strong_nnz += load_shared_u32(counter);
+		t->sum += n.sum;
+		t->bragg += n.strong_nnz >> 16;
+		t->nnz += n.strong_nnz & 0xFFFF;
+		t->invalid += n.holes;
+	}
+}
+
+/*
+ * Write the chunks of frames (bit mask). All threads of all blocks.
+ * @param counts  count the frames, too
+ * @return false: killed
+ */
+template <bool counts>
 static __device__ __noinline__ bool
 compress_frames(uint32_t frames)
 {
-	extern __shared__ uint4 shared_area[];
-	struct bitshuffle_warp *shared =
-		(struct bitshuffle_warp *)(shared_area + warp_of_block() * (GK_CUDA_AREA / 16));
+	struct compress_area *area = compress_area_of_block();
+	struct bitshuffle_warp *shared = &area->warp[warp_of_block()];
 	const struct gang_shared *s = &gang_state;
 	const uint64_t *table = batch_table();
-	const uint32_t blocks = blocks_of_chunk(), all = __popc(frames) * blocks;
+	const uint32_t blocks = args.chunk_blocks.by, all = __popc(frames) * blocks;
+	struct crc_lane lane;
 	uint64_t end = 1;
 
 	__syncthreads();
-	for (uint32_t i = warp_of_block() * args.blocks + s->member.block; i < all && end != 0;
-		i += GK_CUDA_WARPS * args.blocks) {
-		const uint32_t f = bit_of(frames, i / blocks), block = i % blocks;
+	lane = crc_open(&area->crc, args.crc, GK_CUDA_THREADS);
+	__syncthreads();
+	for (uint32_t i = warp_of_block() * args.blocks + s->member.block, next = 0; i < all;
+		i = __shfl_sync(ALL_LANES, next, 0)) {
+		const uint32_t number = divide(i, args.chunk_blocks), block = i - number * blocks;
+		const uint32_t f = bit_of(frames, number);
 		const bool copied = args.staged || (s->batch.trailers >> f & 1);
-		const bool photons = s->kind[f] == GK_KIND_IMAGE;
+		const bool photons = !counts && s->kind[f] == GK_KIND_IMAGE;
 		const struct bitshuffle_chunk chunk = {
 			(uint8_t *)(s->batch.frame[f].out + args.layout.raw), chunk_ends(f),
 			(uint64_t)args.rows * args.geometry.cols};
+		const uint4 *from = counts || photons ? NULL : raw_block(table, f, copied, block);
+		struct bitshuffle_words words;
+		struct crc_back back;
+		uint32_t size, crc, behind;
 
-		end = bitshuffle_block(
-			shared, &chunk, block, photons ? NULL : raw_block(table, f, copied, block),
-			[=](uint32_t at) {
-				return values_of(table, f, copied, photons,
-					block * (GK_BITSHUFFLE_BLOCK / 8) + at);
-			},
+		if (counts)
+			count_block(shared, f, block);
+		else if (from != NULL)
+			bitshuffle_load(&words, from);
+		size = bitshuffle_pack(
+			shared, &chunk, block, from != NULL ? &words : NULL, [=](uint32_t at) {
+				return counts ? *placed_at(shared, at)
+					      : values_of(table, f, copied, photons,
+							block * (GK_BITSHUFFLE_BLOCK / 8) + at);
+			});
+		crc = crc_of(&area->crc, &lane, shared->room, bitshuffle_words_of(size), &behind);
+		end = bitshuffle_find(&chunk, block, size,
 			[] { return load_acquire(&args.control->killed) != 0; });
-		if (block + 1 == blocks && end != 0 && lane_of_warp() == 0)
-			details_of(f)->chunk_bytes = end;
+		if (end == 0)
+			break;
+		/* not before: other warps wait for this block from now on */
+		if (lane_of_warp() == 0)
+			next = GK_CUDA_WARPS * args.blocks +
+				atomicAdd(&args.chunk_next[batch_set()], 1);
+		/* the zeros begin at the end of the last word */
+		behind += bitshuffle_words_of(size) * 16 - GK_BITSHUFFLE_HEADER - size;
+		back = crc_back_from(args.crc, end + behind);
+		bitshuffle_write(shared, &chunk, block, size, end);
+		crc = crc_times(&lane, crc, &back);
+		if (lane_of_warp() == 0)
+			atomicXor(chunk_crc(f), crc);
 	}
 	if (!__syncthreads_and(end != 0))
 		return false;
-	if (!args.staged && (s->batch.trailers & frames) == 0 &&
-		(s->batch.params.chunks >> GK_KIND_IMAGE & 1) == 0)
+	/* one pass uses nothing that a block replaces before all have counted */
+	if (counts ||
+		(!args.staged && (s->batch.trailers & frames) == 0 &&
+			(s->batch.params.chunks >> GK_KIND_IMAGE & 1) == 0))
 		return true;
 	return compress_meet();
 }

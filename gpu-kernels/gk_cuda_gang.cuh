@@ -41,7 +41,9 @@ add_tallies(void)
 		t.saturated += s->tally[w][f].saturated;
 		t.invalid += s->tally[w][f].invalid;
 	}
-	__stcg(&block_nnz[f * args.blocks + m->block], t.nnz);
+	/* other blocks may have added odd pixels; in one pass there are no lists */
+	if (s->batch.one_pass == 0)
+		atomicAdd(&block_nnz[f * args.blocks + m->block], t.nnz);
 	atomicAdd(&b->sums[f].sum, (unsigned long long)t.sum);
 	atomicAdd(&b->sums[f].strong_nnz, (unsigned long long)t.bragg << 32 | t.nnz);
 	atomicAdd(&b->sums[f].saturated_invalid, (unsigned long long)t.saturated << 32 | t.invalid);
@@ -135,6 +137,21 @@ place_csr(uint32_t f)
 		row_ptr[args.rows] = base;
 }
 
+/*
+ * All blocks have counted: clear the block's list, and its counts of the next batch. All blocks
+ * have ended the batch before, which used these counts.
+ */
+static __device__ __forceinline__ void
+clear_counts(void)
+{
+	uint32_t *next = block_nnz_of(gang_state.served + 1) + gang_state.member.block;
+
+	if (threadIdx.x < GK_BATCH_MAX)
+		__stcg(&next[threadIdx.x * args.blocks], 0);
+	if (threadIdx.x == 0)
+		clear_odd();
+}
+
 /* Write the result of GK_OP_UPDATE, if the batch is one. One thread of the last block. */
 static __device__ void
 write_update(void)
@@ -175,10 +192,13 @@ finish(bool reported)
 			__threadfence_system();
 		gang_state.last = arrive(&m->g->finished[batch & 1]) + 1 == args.blocks;
 	}
-	if (makes_profiles() && gang_state.batch.op == GK_OP_FRAMES) {
+	if (gang_state.batch.op == GK_OP_FRAMES &&
+		(makes_profiles() || chunks_of(UINT32_MAX) != 0)) {
 		__syncthreads();
-		if (gang_state.last)
+		if (gang_state.last && makes_profiles())
 			profile_close();
+		if (gang_state.last)
+			compress_close();
 		__syncthreads();
 	}
 	if (threadIdx.x != 0 || !gang_state.last)
@@ -240,15 +260,21 @@ count_any(void)
 		count_all<direct, LEAD_FEW, profile>();
 }
 
+/* One warp: clear its sums. */
+static __device__ __forceinline__ void
+clear_tallies(void)
+{
+	if (lane_of_warp() < GK_BATCH_MAX)
+		gang_state.tally[warp_of_block()][lane_of_warp()] = {0, 0, 0, 0, 0};
+}
+
 static __device__ __forceinline__ void
 count_frames(void)
 {
-	const uint32_t lane = lane_of_warp(), at = area_of_warp() + GK_CUDA_AT_FOUND;
+	const uint32_t at = area_of_warp() + GK_CUDA_AT_FOUND;
 	uint32_t found;
 
 	store_shared_u32(at, 0);
-	if (lane < GK_BATCH_MAX)
-		gang_state.tally[warp_of_block()][lane] = {0, 0, 0, 0, 0};
 	__syncwarp();
 	if (gang_state.batch.direct != 0)
 		count_any<true, false>();
@@ -261,7 +287,8 @@ count_frames(void)
 	__syncwarp();
 	found = load_shared_u32(at);
 	if (found != 0)
-		count_odd(found);
+		list_chunks(found);
+	count_odd();
 }
 
 /* Prepare coefficients and thresholds of a block's chunks, by the threads that read them later. */
@@ -376,12 +403,12 @@ serve_frames(void)
 	}
 	if (s->batch.pack || s->batch.aim)
 		pack_all();
+	clear_tallies();
 	profile_open();
 	count_frames();
 	if (s->batch.dark != 0)
 		dark_all();
 	profile_frames();
-	compress_prepare();
 	add_tallies();
 	__syncthreads();
 	if (threadIdx.x == 0) {
@@ -398,6 +425,7 @@ serve_frames(void)
 	__syncthreads();
 	if (!s->go)
 		return false;
+	clear_counts();
 	if (!search_frames())
 		return false;
 
@@ -425,10 +453,47 @@ serve_frames(void)
 
 		if (kept != chunks)
 			output_frames(kept & ~chunks);
-		if (chunks != 0 && !compress_frames(chunks))
+		if (chunks != 0 && !compress_frames<false>(chunks))
 			return false;
 	}
 	finish((kept | listed) == 0 && !makes_profiles());
+	return true;
+}
+
+/*
+ * A batch in one pass. Its blocks do not meet: the last one to finish computes the verdicts, while
+ * others are already in the next batch. Nothing that they use then is of a block of the gang alone.
+ * @return false: killed
+ */
+static __device__ __noinline__ bool
+serve_one_pass(void)
+{
+	struct gang_shared *s = &gang_state;
+	const struct member *m = &gang_state.member;
+	uint32_t *finished = &m->g->finished[s->number & 1];
+
+	clear_tallies();
+	if (!compress_frames<true>((1u << s->batch.nb_frames) - 1))
+		return false;
+	add_tallies();
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		__threadfence_system();
+		s->last = arrive(finished) + 1 == args.blocks;
+	}
+	__syncthreads();
+	if (!s->last)
+		return true;
+	if (threadIdx.x < s->batch.nb_frames)
+		s->kind[threadIdx.x] = decide(threadIdx.x);
+	__syncthreads();
+	compress_close();
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		*finished = 0;
+		report();
+		store_release(&m->g->done, s->number + 1);
+	}
 	return true;
 }
 
@@ -486,14 +551,19 @@ serve(void)
 		for (uint32_t i = threadIdx.x; i < sizeof(s->batch) / 16; i += GK_CUDA_THREADS)
 			((uint4 *)&s->batch)[i] = __ldcg((const uint4 *)device_batch() + i);
 		if (threadIdx.x == 0)
-			s->served++;
+			s->odd = 0;
 		__syncthreads();
 		if (s->batch.op != GK_OP_FRAMES) {
-			if (threadIdx.x == 0)
-				s->served--;
 			serve_update();
-		} else if (!serve_frames()) {
-			return;
+		} else if (s->batch.one_pass != 0) {
+			if (!serve_one_pass())
+				return;
+		} else {
+			if (threadIdx.x == 0)
+				s->served++;
+			__syncthreads();
+			if (!serve_frames())
+				return;
 		}
 		__syncthreads(); /* all threads have finished the batch */
 		if (threadIdx.x == 0)

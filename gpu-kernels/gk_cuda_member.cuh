@@ -29,6 +29,7 @@ static __shared__ struct gang_shared {
 	uint32_t go;
 	uint32_t last;	   /* this block was the last one to count */
 	uint32_t searched; /* bit mask of frames whose peaks were searched */
+	uint32_t odd;	   /* chunks of this block with odd pixels */
 } gang_state;
 
 /* Addresses of a batch's data in device memory. @{ */
@@ -63,11 +64,20 @@ batch_table(void)
 	return args.tables + batch_set() * args.geometry.tiles * GK_BATCH_MAX;
 }
 
+/* By parity of the batches of frames: each of them clears those of the next one. @{ */
+static __device__ __forceinline__ uint32_t *
+block_nnz_of(uint32_t served)
+{
+	return args.block_nnz +
+		((uint64_t)gang_state.member.gang * 2 + (served & 1)) * GK_BATCH_MAX * args.blocks;
+}
+
 static __device__ __forceinline__ uint32_t *
 batch_block_nnz(void)
 {
-	return args.block_nnz + batch_set() * GK_BATCH_MAX * args.blocks;
+	return block_nnz_of(gang_state.served);
 }
+/** @} */
 
 static __device__ __forceinline__ uint32_t *
 gang_counts(void)
@@ -233,7 +243,7 @@ end_turn(void)
 }
 
 static __device__ __forceinline__ void
-compress_prepare(void)
+compress_prepare(uint64_t set, uint32_t frames)
 {
 }
 
@@ -248,10 +258,16 @@ chunks_of(uint32_t kept)
 	return 0;
 }
 
+template <bool counts>
 static __device__ __forceinline__ bool
 compress_frames(uint32_t frames)
 {
 	return true;
+}
+
+static __device__ __forceinline__ void
+compress_close(void)
+{
 }
 #endif
 /** @} */

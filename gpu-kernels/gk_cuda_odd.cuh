@@ -1,28 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Statistics of odd pixels (gk_cuda_pixel.cuh), after those of all others. Warps read the words of
- * frames and chunks with odd pixels again and list the pixels in shared memory, then each thread
- * converts one of the list. Their coefficients come from device memory: conversion by the threads
- * that find the pixels, one after the other, takes several times as long. While frames are counted,
- * a list costs registers.
+ * Statistics of odd pixels (gk_cuda_pixel.cuh), after those of all others. While frames are
+ * counted, a bit mask records which threads have some in a chunk. Then a warp takes two chunks at a
+ * time and lists these threads for all frames. Each thread of the warp reads the words of one of
+ * them again and converts the odd ones. Their coefficients come from device memory: conversion by
+ * the threads that find the pixels, one after the other, takes several times as long.
  */
 #ifndef GK_CUDA_ODD_CUH
 #define GK_CUDA_ODD_CUH
 
 #include "gk_cuda_member.cuh"
 
-/* An entry of the list is the word | pixel << ODD_PIXEL | frame << ODD_FRAME. */
-#define ODD_PIXEL 16
-#define ODD_FRAME 25
-/* With more entries, there may be no room for another pixel of each thread. */
-#define ODD_FEW (GK_CUDA_ODD - 32)
-/* Frames whose words are read ahead */
-#define ODD_AHEAD 2
-
-/* 16 words of a thread: 8 neighbouring pixels of each half of a chunk. */
-struct odd_words {
-	uint32_t w[8];
-};
+/* Chunks that a warp takes at a time; a thread has one frame of one of them. */
+#define ODD_CHUNKS (32 / GK_BATCH_MAX)
+/* An entry of the list is the thread that has the frame, << ODD_FRAME, and one that has pixels. */
+#define ODD_FRAME 5
+static_assert(32 * 32 * sizeof(uint32_t) <= GK_CUDA_DEPTH * GK_CUDA_WORDS, "in place of words");
 
 /* Add to a 64-bit number in shared memory: atomicAdd() of 64 bits is a loop there. */
 static __device__ __forceinline__ void
@@ -40,12 +33,11 @@ add_shared_i64(uint32_t to, int64_t v)
  * Convert one odd pixel: replace the value that the fast path has added to the sum, and add the
  * values that it has left out. In images that are written while frames are counted, replace its
  * value.
+ * @param counter  of the chunk and frame
  */
 static __device__ __forceinline__ void
-convert_odd(uint32_t chunk, uint32_t area, uint32_t entry)
+convert_odd(uint32_t chunk, uint32_t pixel, uint16_t word, uint32_t f, uint32_t counter)
 {
-	const uint16_t word = (uint16_t)entry;
-	const uint32_t pixel = entry >> ODD_PIXEL & (GK_CUDA_CHUNK - 1), f = entry >> ODD_FRAME;
 	const struct gk_cuda_batch *b = &gang_state.batch;
 	const struct gk_cuda_coef *coef = batch_coef() + chunk;
 	const float quick = quick_photons(word, __ldcg(coef->p + pixel), __ldcg(coef->r + pixel));
@@ -57,7 +49,7 @@ convert_odd(uint32_t chunk, uint32_t area, uint32_t entry)
 	struct tally *t = &gang_state.tally[warp_of_block()][f];
 
 	if (more != 0)
-		add_shared_u32(area + GK_CUDA_AT_MORE + f * 4, more);
+		add_shared_u32(counter, more);
 	add_shared_i64((uint32_t)__cvta_generic_to_shared(&t->sum),
 		(int64_t)gk_sum_q8(x) - (int32_t)(quick_sum(quick) - SUM_NOTHING));
 	if (lost != 0)
@@ -73,146 +65,258 @@ convert_odd(uint32_t chunk, uint32_t area, uint32_t entry)
 			args.value, x);
 }
 
-/* Convert up to 32 of the pixels of the list. @return how many are left */
+/* Bits of two words that are not in G0. */
 static __device__ __forceinline__ uint32_t
-convert_listed(uint32_t chunk, uint32_t area, uint32_t listed)
+odd_of_two(uint32_t words)
 {
-	const uint32_t left = listed > 32 ? listed - 32 : 0, mine = left + lane_of_warp();
+	const uint32_t signs = gain_signs(words);
 
-	__syncwarp();
-	if (mine < listed)
-		convert_odd(chunk, area, load_shared_u32(area + GK_CUDA_AT_ODD + mine * 4));
-	__syncwarp();
-	return left;
-}
-
-/* @param words  address of the frame's words of the chunk */
-static __device__ __forceinline__ struct odd_words
-read_odd(uint64_t words, uint32_t inside)
-{
-	const uint4 *from = (const uint4 *)words + lane_of_warp();
-	const uint4 none = make_uint4(0, 0, 0, 0);
-	const uint4 x = inside & 1 ? __ldcg(from) : none, y = inside & 2 ? __ldcg(from + 32) : none;
-
-	return {{x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w}};
-}
-
-/* Bit mask of a thread's words that are not in G0. */
-static __device__ __forceinline__ uint32_t
-odd_mask(const struct odd_words *o)
-{
-	uint32_t halves[2];
-
-#pragma unroll
-	for (int h = 0; h < 2; h++) {
-		const uint32_t *w = o->w + 4 * h;
-		int32_t minus = weigh(signs_of(gain_signs(w[0]), gain_signs(w[1])), 0x08040201, 0);
-
-		minus = weigh(signs_of(gain_signs(w[2]), gain_signs(w[3])), 0x80402010, minus);
-		halves[h] = (uint32_t)-minus;
-	}
-	return halves[0] | halves[1] << 8;
+	return (signs >> 15 & 1) | (signs >> 30 & 2);
 }
 
 /*
- * List odd pixels of a frame.
- * @param odd     bit mask of this thread's
- * @param listed  entries of the list
- * @return        entries of the list now
+ * Convert the odd pixels of a thread's words, by quarters.
+ * @param few      as when they were counted
+ * @param counter  as of convert_odd()
  */
-static __device__ __forceinline__ uint32_t
-list_odd(uint32_t chunk, uint32_t area, uint32_t f, const struct odd_words *o, uint32_t odd,
-	uint32_t listed)
-{
-	const uint32_t lane = lane_of_warp();
-	uint32_t some;
-
-#pragma unroll 1
-	while ((some = __ballot_sync(ALL_LANES, odd != 0)) != 0) {
-		if (listed > ODD_FEW)
-			listed = convert_listed(chunk, area, listed);
-		if (odd != 0) {
-			const uint32_t i = __ffs(odd) - 1, pixel = i / 8 * HALF + lane * 8 + i % 8;
-			const uint32_t at = listed + __popc(some & ((1u << lane) - 1));
-			uint32_t two = o->w[0];
-
-#pragma unroll
-			for (uint32_t k = 1; k < 8; k++)
-				two = i / 2 == k ? o->w[k] : two;
-			store_shared_u32(area + GK_CUDA_AT_ODD + at * 4,
-				(two >> i % 2 * 16 & 0xFFFF) | pixel << ODD_PIXEL | f << ODD_FRAME);
-			odd &= odd - 1;
-		}
-		listed += __popc(some);
-	}
-	return listed;
-}
-
-/* Count the odd pixels of a chunk. */
 static __device__ __forceinline__ void
-odd_chunk(uint32_t chunk, uint32_t area)
+convert_words(uint32_t chunk, uint32_t thread, uint32_t f, const uint2 quarter[4], bool few,
+	uint32_t counter)
 {
-	const struct gk_cuda_batch *b = &gang_state.batch;
 	const struct gk_cuda_coef *coef = batch_coef() + chunk;
-	const uint32_t lane = lane_of_warp(), inside = inside_of(chunk);
-	const uint32_t mine = (inside & 1 ? 0xFFu : 0) | (inside & 2 ? 0xFF00u : 0);
-	const uint8_t *wild = (const uint8_t *)coef->wild_bits + lane;
-	const bool counts = lane < b->nb_frames;
-	uint32_t *count = gang_counts() + (uint64_t)chunk * GK_BATCH_MAX + lane;
-	const uint64_t words = counts ? words_of(lane, chunk) : 0;
-	const uint32_t before = counts ? __ldcg(count) : 0;
-	uint32_t always = __ldcg(wild) | (uint32_t)__ldcg(wild + HALF / 8) << 8;
-	uint32_t frames = __ballot_sync(ALL_LANES, (before & GK_CUDA_HAS_ODD) != 0);
-	uint32_t ahead = frames, listed = 0;
-	struct odd_words o[ODD_AHEAD + 1] = {};
-
-	always = (all_odd(&b->params, few_frames()) ? 0xFFFFu : always) & mine;
-	if (counts)
-		store_shared_u32(area + GK_CUDA_AT_MORE + lane * 4, 0);
-#pragma unroll 1
-	for (int skip = ODD_AHEAD; frames != 0; skip--) {
-		const uint32_t f = __ffs(frames) - 1;
+	const uint32_t pixels = pixels_of(chunk);
+	uint32_t odd = 0, inside = 0, w[GK_CUDA_LANE / 2];
 
 #pragma unroll
-		for (int i = 0; i < ODD_AHEAD; i++)
-			o[i] = o[i + 1];
-		if (ahead != 0)
-			o[ODD_AHEAD] =
-				read_odd(__shfl_sync(ALL_LANES, words, __ffs(ahead) - 1), inside);
-		ahead &= ahead - 1;
-		if (skip > 0)
-			continue;
-		frames &= frames - 1;
-		listed = list_odd(chunk, area, f, &o[0], (odd_mask(&o[0]) | always) & mine, listed);
-	}
-	while (listed != 0)
-		listed = convert_listed(chunk, area, listed);
-	if (counts && (before & GK_CUDA_HAS_ODD) != 0) {
-		const uint32_t more = load_shared_u32(area + GK_CUDA_AT_MORE + lane * 4);
-		struct tally *t = &gang_state.tally[warp_of_block()][lane];
+	for (uint32_t k = 0; k < 4; k++) {
+		const uint2 v = quarter[k];
 
-		__stcg(count, (before & ~GK_CUDA_HAS_ODD) + (more & 0xFFFF));
-		t->bragg += more >> 16;
-		t->nnz += more & 0xFFFF;
+		w[2 * k] = v.x, w[2 * k + 1] = v.y;
+		inside |= k * 128 + thread * 4 < pixels ? 15u << (4 * k) : 0;
+		odd |= (odd_of_two(v.x) | odd_of_two(v.y) << 2) << (4 * k);
+	}
+	if (all_odd(&gang_state.batch.params, few)) {
+		odd = inside;
+	} else if (__ldcg(&coef->wild) != 0) {
+#pragma unroll
+		for (uint32_t k = 0; k < 4; k++)
+			odd |= inside &
+				(__ldcg(&coef->wild_bits[k * 4 + thread / 8]) >> thread % 8 * 4 &
+					15)
+					<< (4 * k);
+	}
+#pragma unroll 1
+	for (; odd != 0; odd &= odd - 1) {
+		const uint32_t i = __ffs(odd) - 1;
+		uint32_t two = w[0];
+
+#pragma unroll
+		for (uint32_t k = 1; k < GK_CUDA_LANE / 2; k++)
+			two = i / 2 == k ? w[k] : two;
+		convert_odd(chunk, i / 4 * 128 + thread * 4 + i % 4, (uint16_t)(two >> i % 2 * 16),
+			f, counter);
 	}
 }
 
 /*
- * Count the odd pixels of this warp's chunks.
- * @param found  bit mask of its chunks that have some, by number modulo 32
+ * Convert the odd pixels that a thread had while frames were counted.
+ * @param thread  that had them
+ * @param words   address of the frame's words of the chunk
  */
-static __device__ __noinline__ void
-count_odd(uint32_t found)
+static __device__ __forceinline__ void
+convert_thread(uint32_t chunk, uint32_t thread, uint32_t f, uint64_t words, uint32_t counter)
+{
+	const uint32_t pixels = pixels_of(chunk);
+	uint2 quarter[4];
+
+#pragma unroll
+	for (uint32_t k = 0; k < 4; k++)
+		quarter[k] = k * 128 + thread * 4 < pixels
+			? __ldcg((const uint2 *)words + k * 32 + thread)
+			: make_uint2(0, 0);
+	convert_words(chunk, thread, f, quarter, few_frames(), counter);
+}
+
+/* List of a block of the gang. @{ */
+static __device__ __forceinline__ struct gk_cuda_odd *
+odd_of(uint32_t block)
+{
+	return args.odd + (uint64_t)gang_state.member.gang * args.blocks + block;
+}
+
+static __device__ __forceinline__ uint32_t *
+odd_chunks_of(uint32_t block)
+{
+	return args.odd_chunks +
+		((uint64_t)gang_state.member.gang * args.blocks + block) * args.block_chunks;
+}
+/** @} */
+
+/* One thread, when all blocks have counted. */
+static __device__ __forceinline__ void
+clear_odd(void)
+{
+	if (gang_state.odd != 0)
+		store_relaxed((uint64_t *)odd_of(gang_state.member.block), 0);
+}
+
+/*
+ * List the chunks of this warp that have odd pixels.
+ * @param found  bit mask of them, by number modulo 32
+ */
+static __device__ __forceinline__ void
+list_chunks(uint32_t found)
 {
 	const struct member *m = &gang_state.member;
-	const uint32_t chunks = chunks_of_warp(m->first, m->end);
+	const uint32_t chunks = chunks_of_warp(m->first, m->end), lane = lane_of_warp();
+	const uint32_t mine = (found >> lane & 1) && lane < chunks ? (chunks - lane + 31) / 32 : 0;
+	uint32_t at = mine > 0 ? atomicAdd(&gang_state.odd, mine) : 0;
 
-	/* copies of words, and statistics, that other threads of this warp have written */
+	for (uint32_t i = lane; mine > 0 && i < chunks; i += 32)
+		__stcg(&odd_chunks_of(m->block)[at++],
+			m->first + warp_of_block() + i * GK_CUDA_WARPS);
+}
+
+/*
+ * Find a block of the gang whose list has chunks that nobody has taken: the first one from a block
+ * on that differs from warp to warp.
+ * @return args.blocks: there is none
+ */
+static __device__ __forceinline__ uint32_t
+find_odd(void)
+{
+	const uint32_t blocks = args.blocks;
+	const uint32_t from =
+		(gang_state.member.block + 1 + warp_of_block() * (blocks / GK_CUDA_WARPS)) % blocks;
+	uint32_t nearest = blocks;
+
+#pragma unroll 4
+	for (uint32_t i = lane_of_warp(); i < blocks; i += 32) {
+		const uint32_t block = from + i < blocks ? from + i : from + i - blocks;
+		const uint64_t both = load_relaxed((const uint64_t *)odd_of(block));
+
+		if ((uint32_t)(both >> 32) < (uint32_t)both)
+			nearest = min(nearest, i);
+	}
+	nearest = __reduce_min_sync(ALL_LANES, nearest);
+	if (nearest == blocks)
+		return blocks;
+	return from + nearest < blocks ? from + nearest : from + nearest - blocks;
+}
+
+/* Take chunks of a list. @return to thread 0: number of the first one, which may be too large */
+static __device__ __forceinline__ uint32_t
+take_odd(uint32_t block)
+{
+	return lane_of_warp() == 0 ? atomicAdd(&odd_of(block)->taken, ODD_CHUNKS) : 0;
+}
+
+/* Sum of the values of the threads before this one. @param all  the sum of all threads */
+static __device__ __forceinline__ uint32_t
+sum_before(uint32_t value, uint32_t *all)
+{
+	uint32_t upto = value;
+
+#pragma unroll
+	for (int d = 1; d < 32; d *= 2) {
+		const uint32_t left = __shfl_up_sync(ALL_LANES, upto, d);
+
+		upto += lane_of_warp() >= d ? left : 0;
+	}
+	*all = __shfl_sync(ALL_LANES, upto, 31);
+	return upto - value;
+}
+
+/* Count the odd pixels of chunks from number `first` of a block's list on. */
+static __device__ __forceinline__ void
+odd_chunks(uint32_t block, uint32_t first, uint32_t listed)
+{
+	const struct gk_cuda_batch *b = &gang_state.batch;
+	const uint32_t lane = lane_of_warp(), area = area_of_warp();
+	const uint32_t f = lane % GK_BATCH_MAX, i = first + lane / GK_BATCH_MAX;
+	const uint32_t chunk = i < listed ? __ldcg(&odd_chunks_of(block)[i]) : 0;
+	const bool counts = i < listed && f < b->nb_frames;
+	uint32_t *count = gang_counts() + (uint64_t)chunk * GK_BATCH_MAX + f;
+	const uint32_t before = counts ? __ldcg(count) : 0;
+	uint32_t lanes = counts ? __ldcg(args.odd_lanes + (count - args.counts)) : 0;
+	const uint64_t words = counts ? words_of(f, chunk) : 0;
+	const bool has_odd = (before & GK_CUDA_HAS_ODD) != 0;
+	const uint32_t more_at = area + GK_CUDA_AT_MORE;
+	uint32_t all, at, more, nnz;
+
+	lanes = has_odd ? lanes : 0;
+	at = sum_before(__popc(lanes), &all);
+	store_shared_u32(more_at + lane * 4, 0);
+	for (; lanes != 0; lanes &= lanes - 1, at++)
+		store_shared_u32(area + at * 4, lane << ODD_FRAME | (__ffs(lanes) - 1));
 	__syncwarp();
 #pragma unroll 1
-	for (uint32_t i = 0; i < chunks; i++)
-		if (found >> i % 32 & 1)
-			odd_chunk(m->first + warp_of_block() + i * GK_CUDA_WARPS, area_of_warp());
+	for (uint32_t k = 0; k < all; k += 32) {
+		const bool one = k + lane < all;
+		const uint32_t entry = one ? load_shared_u32(area + (k + lane) * 4) : 0;
+		const uint32_t of = entry >> ODD_FRAME;
+		const uint64_t its_words = __shfl_sync(ALL_LANES, words, of);
+		const uint32_t its_chunk = __shfl_sync(ALL_LANES, chunk, of);
+
+		if (one)
+			convert_thread(its_chunk, entry % (1u << ODD_FRAME), of % GK_BATCH_MAX,
+				its_words, more_at + of * 4);
+	}
+	__syncwarp();
+	more = has_odd ? load_shared_u32(more_at + lane * 4) : 0;
+	nnz = more & 0xFFFF;
+	if (has_odd)
+		__stcg(count, (before & ~GK_CUDA_HAS_ODD) + nnz);
+	/* both chunks */
+	static_assert(ODD_CHUNKS == 2, "one exchange");
+	more = (more >> 16) + (__shfl_down_sync(ALL_LANES, more, GK_BATCH_MAX) >> 16);
+	nnz += __shfl_down_sync(ALL_LANES, nnz, GK_BATCH_MAX);
+	if (lane < b->nb_frames) {
+		struct tally *t = &gang_state.tally[warp_of_block()][lane];
+
+		t->bragg += more;
+		if (block == gang_state.member.block) {
+			t->nnz += nnz;
+		} else if (nnz != 0) {
+			atomicAdd(&batch_block_nnz()[lane * args.blocks + block], nnz);
+			atomicAdd(&device_batch()->sums[lane].strong_nnz, (unsigned long long)nnz);
+		}
+	}
+	__syncwarp();
+}
+
+/*
+ * Count odd pixels. The warps of a block take its listed chunks in turns. Then they take those of
+ * other blocks: frames have odd pixels in neighbouring rows, so that few blocks have most of them.
+ * Not with profiles, whose bins are the block's. All threads.
+ */
+static __device__ __noinline__ void
+count_odd(void)
+{
+	struct gang_shared *s = &gang_state;
+	uint32_t block = s->member.block, listed;
+
+	/* copies of words, statistics and the list are written */
+	__syncthreads();
+	listed = s->odd;
+	if (threadIdx.x == 0 && listed != 0 && !makes_profiles())
+		store_release(&odd_of(block)->listed, listed);
+	for (;;) {
+		uint32_t next = listed != 0 ? take_odd(block) : 0, i;
+
+		while ((i = __shfl_sync(ALL_LANES, next, 0)) < listed) {
+			/* the next ones are known when these are counted */
+			next = take_odd(block);
+			odd_chunks(block, i, listed);
+		}
+		if (makes_profiles())
+			break;
+		block = find_odd();
+		if (block == args.blocks)
+			break;
+		/* what the block has written before it completed the list */
+		listed = (uint32_t)load_acquire((const uint64_t *)odd_of(block));
+	}
 	__syncwarp();
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Instructions on packed halves and bytes that have no intrinsic. */
+/* Instructions on packed halves, bytes and bits that have no intrinsic. */
 #ifndef GK_CUDA_PACKED_CUH
 #define GK_CUDA_PACKED_CUH
 
@@ -33,6 +33,19 @@ weigh(uint32_t bytes, uint32_t weights, int32_t acc)
 
 	asm("dp4a.s32.u32 %0, %1, %2, %3;" : "=r"(v) : "r"(bytes), "r"(weights), "r"(acc));
 	return v;
+}
+
+/*
+ * Add the products of two matrices of bits, with operands and results as of mma.m16n8k256: the
+ * number of bits that are set in both.
+ */
+static __device__ __forceinline__ void
+multiply_bits(int32_t sum[4], const uint4 &a, uint32_t b0, uint32_t b1)
+{
+	asm("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc "
+	    "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+		: "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
+		: "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
 #endif /* GK_CUDA_PACKED_CUH */

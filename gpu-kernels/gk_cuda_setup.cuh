@@ -39,6 +39,7 @@ struct setup_shared {
 	uint32_t is_aimed[GK_COEF_MAX];
 	uint32_t aimed[GK_COEF_MAX][2];
 	uint32_t coef_of[GK_GANGS_MAX][2]; /* version of a gang's batches, by parity */
+	uint32_t one_pass;		   /* bit mask of gangs whose last batch is in one pass */
 	uint32_t waiting;		   /* gang + 1 for which the others pause; 0: none */
 	uint32_t turns;			   /* given to batches */
 	/* Data of the batch being set up. */
@@ -51,6 +52,7 @@ struct setup_shared {
 	uint32_t header[GK_BATCH_MAX][LINE_WORDS]; /* struct gk_frame */
 	uint32_t pack;
 	uint32_t aim;
+	uint32_t packs; /* a batch before this one still does one of these */
 };
 GK_STATIC_ASSERT(sizeof(struct setup_shared) <= GK_CUDA_SHARED, "in place of words");
 
@@ -269,24 +271,53 @@ load_batch(struct setup_shared *s, uint64_t *table)
 	return addresses;
 }
 
+/* Whether every frame is a hit. */
+static __device__ bool
+all_hit(const struct gk_params *p)
+{
+	return p->strong_min == 0 && p->strong_max == UINT32_MAX && p->search == GK_SEARCH_NONE;
+}
+
+/* Whether a frame is certain to be kept. */
+static __device__ bool
+sure_to_stay(const struct gk_frame *f, const struct gk_params *p)
+{
+	return f->out != GK_NO_OUT && (all_hit(p) || (f->flags & GK_FRAME_KEEP));
+}
+
 /*
- * Output kind of a frame that is certain before counting; NONE if it is uncertain or there is no
- * output.
+ * Output kind of a frame that is certain before counting, and is written by the thread that counts
+ * its pixels; otherwise NONE.
  */
 static __device__ uint32_t
 sure_kind(const struct gk_frame *f, const struct gk_params *p)
 {
-	const bool hit =
-		p->strong_min == 0 && p->strong_max == UINT32_MAX && p->search == GK_SEARCH_NONE;
+	const bool hit = all_hit(p);
 
-	if (f->out == GK_NO_OUT || !(hit || (f->flags & GK_FRAME_KEEP)))
+	if (!sure_to_stay(f, p))
 		return GK_KIND_NONE;
-	/* chunks are made when all pixels are counted */
+	/* chunks are made of whole blocks */
 	if (p->kind <= GK_KIND_RAW && ((p->chunks & chunk_kinds()) >> p->kind & 1) != 0)
 		return GK_KIND_NONE;
 	if (!hit && (f->flags & GK_FRAME_KIND_RAW)) /* raw if it is rejected */
 		return p->kind == GK_KIND_RAW ? GK_KIND_RAW : GK_KIND_NONE;
 	return p->kind == GK_KIND_CSR ? GK_KIND_NONE : p->kind;
+}
+
+/*
+ * Whether the frames of a batch may be counted and compressed in one pass, if all are certain to be
+ * kept: they are raw chunks, whose blocks are 8 KiB of a packet, packets are in host memory, and
+ * nothing else reads the words. Warps use the coefficients of any chunk, which must be complete.
+ */
+static __device__ bool
+may_be_one_pass(const struct setup_shared *s)
+{
+	const struct gk_params *p = &s->params;
+
+	return p->kind == GK_KIND_RAW && (p->chunks & chunk_kinds()) >> GK_KIND_RAW != 0 &&
+		p->search == GK_SEARCH_NONE && args.staged && args.profiles == NULL &&
+		args.geometry.cols % GK_CUDA_CHUNK == 0 && args.tile_blocks.by != 0 && !s->pack &&
+		!s->aim && !s->packs;
 }
 
 static __device__ bool
@@ -335,18 +366,26 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 	const uint32_t bragg = __float_as_uint(s->params.strong_threshold);
 	const uint32_t csr = __float_as_uint(s->params.csr_threshold);
 
-	s->pack = s->aim = 0;
+	/* in one pass, blocks of the gang use all coefficients, and do not meet */
+	const bool busy = (s->one_pass >> gang & 1) &&
+		load_acquire(&args.control->gang[gang].done) != s->next[gang];
+
+	s->pack = s->aim = s->packs = 0;
 	if (s->work.op == GK_OP_CLEAR)
 		return true;
-	if (by != 0 && by != gang + 1) {
+	if (by != 0) {
 		const uint32_t done = load_acquire(&args.control->gang[by - 1].done);
 
-		if ((int32_t)(done - s->packing_batch[i]) <= 0)
+		s->packs = (int32_t)(done - s->packing_batch[i]) <= 0;
+		if (!s->packs)
+			s->packing[i] = 0;
+		else if (by != gang + 1)
 			return false;
-		s->packing[i] = 0;
 	}
 	s->pack = !s->is_packed[i] || !same_coef(&s->packed[i], &s->coef, false);
 	if (s->work.op == GK_OP_UPDATE) {
+		if (s->pack && busy)
+			return false;
 		if (s->pack)
 			s->is_aimed[i] = 0;
 		s->is_aimed[s->work.coef_to] = 0;
@@ -358,6 +397,8 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 			s->waiting = gang + 1;
 			return false;
 		}
+		if (s->aim && busy)
+			return false;
 		s->waiting = 0;
 		s->is_aimed[i] = 1;
 		s->aimed[i][0] = bragg;
@@ -377,6 +418,7 @@ write_batch(struct setup_shared *s, struct gk_cuda_batch *b, struct gk_cuda_trai
 	const uint32_t n = s->work.op == GK_OP_FRAMES ? s->work.nb_frames : 0;
 	uint32_t kind = f < n ? sure_kind(header_of(s, f), &s->params) : GK_KIND_NONE;
 	uint32_t dark, direct, with;
+	bool one_pass;
 
 	if (threadIdx.x >= 32)
 		return;
@@ -385,6 +427,8 @@ write_batch(struct setup_shared *s, struct gk_cuda_batch *b, struct gk_cuda_trai
 	/* frames that are read from copies are not written while they are counted */
 	kind = with == 0 ? kind : GK_KIND_NONE;
 	direct = __ballot_sync(0xFFFFFFFFu, kind != GK_KIND_NONE);
+	one_pass = n > 0 && (dark | with) == 0 && may_be_one_pass(s) &&
+		__all_sync(0xFFFFFFFFu, f >= n || sure_to_stay(header_of(s, f), &s->params));
 	if (f < n) {
 		const struct gk_frame *frame = header_of(s, f);
 		const uint64_t slot = s->work.slot[f];
@@ -418,7 +462,10 @@ write_batch(struct setup_shared *s, struct gk_cuda_batch *b, struct gk_cuda_trai
 		b->pack = s->pack;
 		b->aim = s->aim;
 		b->trailers = with;
-		b->turn = n > 0 && args.readers > 0 && s->params.chunks != 0 ? ++s->turns : 0;
+		b->turn = n > 0 && args.readers > 0 && s->params.chunks != 0 && !one_pass
+			? ++s->turns
+			: 0;
+		b->one_pass = one_pass;
 		b->share = same_coef(&s->coef, &s->coef_to, true);
 		b->cells = s->dark.cells;
 		b->update = (uint64_t)&args.channel->update[s->work.dark % GK_DARK_MAX];
@@ -460,6 +507,8 @@ set_up(struct setup_shared *s, uint32_t gang)
 		now = choose_coef(s, gang);
 	if (!__syncthreads_and(now))
 		return;
+	if (s->work.op == GK_OP_FRAMES && s->params.chunks != 0)
+		compress_prepare((uint64_t)gang * 2 + (batch & 1), s->work.nb_frames);
 	write_batch(s, &g->batch[batch & 1], &g->trailers[batch & 1], &g->peak[batch & 1],
 		g->profile[batch & 1]);
 	__syncthreads();
@@ -467,6 +516,8 @@ set_up(struct setup_shared *s, uint32_t gang)
 		s->coef_of[gang][batch & 1] =
 			s->work.op == GK_OP_FRAMES ? s->work.coef : GK_COEF_MAX;
 		s->next[gang] = batch + 1;
+		s->one_pass &= ~(1u << gang);
+		s->one_pass |= g->batch[batch & 1].one_pass << gang;
 		store_release(&g->ready, batch + 1);
 	}
 	__syncthreads();
@@ -496,7 +547,8 @@ dispatch(void)
 	if (threadIdx.x < GK_COEF_MAX)
 		s->is_packed[threadIdx.x] = s->packing[threadIdx.x] = s->is_aimed[threadIdx.x] = 0;
 	if (threadIdx.x == 0) {
-		s->failed = s->ended = s->quit = s->killed = s->waiting = s->turns = 0;
+		s->failed = s->ended = s->quit = s->killed = s->waiting = s->turns = s->one_pass =
+			0;
 		s->beat = 0;
 		s->beat_ns = now_ns();
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The device code of compressed u16 images, executed on CPUs (gk_cuda_on_host.h), compared with
- * gk_bitshuffle_compress() on runs around every limit, on random and on real frames.
+ * gk_bitshuffle_compress() on runs around every limit, on random and on real frames. The CRCs of
+ * the chunks are compared with the definition.
  *
  *   gk_cuda_bitshuffle_test [BLOCKS]
  */
@@ -9,6 +10,7 @@
 
 #include "gk_bitshuffle_cases.h"
 #include "gk_cuda_bitshuffle.cuh"
+#include "gk_cuda_crc.cuh"
 
 #define BYTES  GK_BITSHUFFLE_BYTES
 #define MODULE (512 * 1024)
@@ -22,7 +24,10 @@ static struct run {
 	bool whole; /* the values of a block are in one piece */
 	uint32_t blocks;
 	uint64_t size;
+	uint32_t crc; /* sum over the blocks */
 } run;
+
+static struct gk_cuda_crc crc_tables_of_run;
 
 static thread_local uint32_t number;
 
@@ -40,32 +45,77 @@ compress_thread(void)
 {
 	const uint32_t all = (uint32_t)gk_bitshuffle_blocks(run.chunk.n);
 	const uint32_t warp = threadIdx.x / 32;
+	const struct crc_tables *tables = (const struct crc_tables *)&crc_tables_of_run;
+	const struct crc_lane lane = {
+		crc_tables_of_run.above[threadIdx.x % 32], crc_tables_of_run.part};
 
 	for (uint32_t i = warp * run.blocks + number; i < all; i += host_warps * run.blocks) {
 		const uint16_t *from = run.from + (uint64_t)i * GK_BITSHUFFLE_BLOCK;
-		const uint64_t end = bitshuffle_block(
-			&shared[warp], &run.chunk, i, run.whole ? (const uint4 *)from : NULL,
-			[=](uint32_t at) {
-				return values_at((uint64_t)i * (GK_BITSHUFFLE_BLOCK / 8) + at);
-			},
-			[] { return false; });
+		const bool whole =
+			run.whole && bitshuffle_values(&run.chunk, i) == GK_BITSHUFFLE_BLOCK;
+		struct bitshuffle_words words;
+		uint32_t size, behind, crc, n;
+		struct crc_back back;
+		uint64_t end;
 
+		if (whole)
+			bitshuffle_load(&words, (const uint4 *)from);
+		size = bitshuffle_pack(
+			&shared[warp], &run.chunk, i, whole ? &words : NULL, [=](uint32_t at) {
+				return values_at((uint64_t)i * (GK_BITSHUFFLE_BLOCK / 8) + at);
+			});
+		n = bitshuffle_words_of(size);
+		crc = crc_of(tables, &lane, shared[warp].room, n, &behind);
+		end = bitshuffle_find(&run.chunk, i, size, [] { return false; });
+		behind += n * 16 - GK_BITSHUFFLE_HEADER - size;
+		back = crc_back_from(&crc_tables_of_run, end + behind);
+		bitshuffle_write(&shared[warp], &run.chunk, i, size, end);
+		crc = crc_times(&lane, crc, &back);
+		if (threadIdx.x % 32 == 0)
+			atomicXor(&run.crc, crc);
 		if (i + 1 == all && threadIdx.x % 32 == 0)
 			run.size = end;
 	}
+}
+
+/* The CRC of the chunk, by the first warp. */
+static void
+close_thread(void)
+{
+	uint32_t crc;
+
+	if (threadIdx.x >= 32)
+		return;
+	crc = crc_of_chunk(&crc_tables_of_run, run.crc, run.size);
+	if (threadIdx.x == 0)
+		run.crc = crc;
+}
+
+static uint32_t
+crc32c(const uint8_t *from, uint64_t n)
+{
+	uint32_t crc = 0xFFFFFFFFu;
+
+	for (uint64_t i = 0; i < n; i++) {
+		crc ^= from[i];
+		for (int k = 0; k < 8; k++)
+			crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0);
+	}
+	return ~crc;
 }
 
 /* A block whose predecessor never comes. */
 static void
 stopped_thread(void)
 {
+	uint32_t size;
 	uint64_t end;
 
 	if (threadIdx.x >= 32)
 		return;
-	end = bitshuffle_block(
-		&shared[0], &run.chunk, 1, NULL, [](uint32_t at) { return values_at(at); },
-		[] { return true; });
+	size = bitshuffle_pack(
+		&shared[0], &run.chunk, 1, NULL, [](uint32_t at) { return values_at(at); });
+	end = bitshuffle_find(&run.chunk, 1, size, [] { return true; });
 	if (threadIdx.x == 0)
 		run.size = end;
 }
@@ -97,13 +147,21 @@ check(const char *what, const uint16_t *from, uint64_t n, uint32_t blocks)
 	run.from = from;
 	run.whole = blocks % 2 == 0;
 	run.blocks = blocks;
+	run.crc = 0;
 	run_blocks(compress_thread);
-	if (run.size == size && memcmp(found.data(), wanted.data(), size) == 0 &&
-		found[size] == 0xA5)
+	if (run.size != size || memcmp(found.data(), wanted.data(), size) != 0 ||
+		found[size] != 0xA5) {
+		printf("%s: %llu values, %u thread blocks: %llu bytes, wanted %llu, or others\n",
+			what, (unsigned long long)n, blocks, (unsigned long long)run.size,
+			(unsigned long long)size);
+		return 1;
+	}
+	run.blocks = 1;
+	run_blocks(close_thread);
+	if (run.crc == crc32c(wanted.data(), size))
 		return 0;
-	printf("%s: %llu values, %u thread blocks: %llu bytes, wanted %llu, or others\n", what,
-		(unsigned long long)n, blocks, (unsigned long long)run.size,
-		(unsigned long long)size);
+	printf("%s: %llu values, %u thread blocks: CRC %08x, wanted %08x\n", what,
+		(unsigned long long)n, blocks, run.crc, crc32c(wanted.data(), size));
 	return 1;
 }
 
@@ -153,6 +211,7 @@ main(int argc, char **argv)
 	uint64_t seed = 1;
 	int bad = 0;
 
+	gk_cuda_crc_init(&crc_tables_of_run);
 	/* runs of many lengths around each limit */
 	for (uint32_t i = 0; i < some; i++) {
 		const int64_t s = (int64_t)ends[i % nb_ends] - 8 + i / nb_ends % 17;

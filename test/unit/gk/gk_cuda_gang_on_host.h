@@ -342,35 +342,4 @@ now_ns(void)
 }
 /** @} */
 
-/* gk_cuda_packed.cuh @{ */
-#define GK_CUDA_PACKED_CUH
-
-/* Halves without sign have the order of integers. The result of other words does not matter. */
-static inline uint32_t
-compare_words(uint32_t words, uint32_t thresholds)
-{
-	uint32_t less = 0;
-
-	for (uint32_t i = 0; i < 32; i += 16)
-		if ((words >> i & 0xFFFF) < (thresholds >> i & 0x7FFF))
-			less |= 0x8000u << i;
-	return less;
-}
-
-static inline uint32_t
-signs_of(uint32_t low, uint32_t high)
-{
-	return (low >> 15 & 1) * 0xFFu | (low >> 31) * 0xFF00u | (high >> 15 & 1) * 0xFF0000u |
-		(high >> 31) * 0xFF000000u;
-}
-
-static inline int32_t
-weigh(uint32_t bytes, uint32_t weights, int32_t acc)
-{
-	for (uint32_t i = 0; i < 32; i += 8)
-		acc += (int8_t)(bytes >> i) * (int32_t)(weights >> i & 0xFF);
-	return acc;
-}
-/** @} */
-
 #endif /* GK_CUDA_GANG_ON_HOST_H */

@@ -614,7 +614,7 @@ test_gpus_that_cannot(void **state)
 	gpu.shared = 101376;
 	refused(-ENOTSUP,
 		"8.6, has 101376 bytes of shared memory for a thread block, expected at "
-		"least 115584");
+		"least 114560");
 	assert_int_equal(gk_cuda_ops.usable(CONTEXT), -ENOTSUP);
 	assert_int_equal(gk_cuda_ops.usable(NULL), -ENOTSUP);
 	assert_non_null(strstr(gk_cuda_ops.why(), "has 101376 bytes"));

@@ -30,6 +30,7 @@ open_gangs(struct pair *p)
 {
 	uint64_t rng = 1;
 
+	rig_chunks = 1;
 	pair_open(p, &geometry, GK_VALUE_F32, 1000, 2, 16, 0, 0, tune);
 	rig_random_coef(&p->host, &rng);
 	pair_coef(p);
@@ -38,23 +39,32 @@ open_gangs(struct pair *p)
 		rig_frame(&p->host, i)->out = i;
 		pair_frame(p, i);
 	}
-	p->host.config.channel->params[0].strong_max = UINT32_MAX;
-	p->cuda.config.channel->params[0].strong_max = UINT32_MAX;
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct gk_params params = {.strong_max = UINT32_MAX,
+			.kind = i == 0 ? GK_KIND_CSR : GK_KIND_RAW,
+			.chunks = 1u << GK_KIND_RAW};
+
+		p->host.config.channel->params[i] = params;
+		p->cuda.config.channel->params[i] = params;
+	}
 	pair_start(p);
 }
 
+/* Lists, then chunks in one pass with the count. */
 static void
 work_once(struct pair *p)
 {
 	struct gk_work work = {.nb_frames = 8};
 
-	for (uint32_t gang = 0; gang < 2; gang++) {
-		for (uint32_t i = 0; i < 8; i++)
-			work.slot[i] = gang * 8 + i;
-		pair_submit(p, gang, &work);
+	for (; work.params < 2; work.params++) {
+		for (uint32_t gang = 0; gang < 2; gang++) {
+			for (uint32_t i = 0; i < 8; i++)
+				work.slot[i] = gang * 8 + i;
+			pair_submit(p, gang, &work);
+		}
+		pair_drain(p);
+		pair_compare(p);
 	}
-	pair_drain(p);
-	pair_compare(p);
 }
 
 /*
@@ -92,7 +102,8 @@ child_busy(void **state)
 			struct gk_work *w = gk_ring_next(ring);
 
 			if (w != NULL) {
-				*w = (struct gk_work){.nb_frames = 8};
+				*w = (struct gk_work){
+					.nb_frames = 8, .params = ring->done_tail / 2 % 2};
 				for (uint32_t i = 0; i < 8; i++)
 					w->slot[i] = gang * 8 + i;
 				gk_ring_submit(ring);

@@ -228,6 +228,37 @@ __reduce_add_sync(uint32_t, T v)
 	});
 }
 
+static inline uint32_t
+__reduce_min_sync(uint32_t, uint32_t v)
+{
+	return host_warp_do(
+		v, [](const uint64_t *all) { return (uint32_t)*std::min_element(all, all + 32); });
+}
+
+static inline uint32_t
+__reduce_or_sync(uint32_t, uint32_t v)
+{
+	return host_warp_do(v, [](const uint64_t *all) {
+		uint32_t bits = 0;
+
+		for (int i = 0; i < 32; i++)
+			bits |= (uint32_t)all[i];
+		return bits;
+	});
+}
+
+static inline uint32_t
+__reduce_xor_sync(uint32_t, uint32_t v)
+{
+	return host_warp_do(v, [](const uint64_t *all) {
+		uint32_t bits = 0;
+
+		for (int i = 0; i < 32; i++)
+			bits ^= (uint32_t)all[i];
+		return bits;
+	});
+}
+
 static inline int32_t
 __reduce_max_sync(uint32_t, int32_t v)
 {
@@ -364,6 +395,12 @@ static inline uint32_t
 atomicOr(uint32_t *p, uint32_t v)
 {
 	return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST);
+}
+
+static inline uint32_t
+atomicXor(uint32_t *p, uint32_t v)
+{
+	return __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST);
 }
 
 static inline uint32_t
@@ -509,6 +546,68 @@ static inline void
 arrive_only(uint32_t *p)
 {
 	__atomic_fetch_add(p, 1, __ATOMIC_SEQ_CST);
+}
+/** @} */
+
+/* gk_cuda_packed.cuh @{ */
+#define GK_CUDA_PACKED_CUH
+
+/* Halves without sign have the order of integers. The result of other words does not matter. */
+static inline uint32_t
+compare_words(uint32_t words, uint32_t thresholds)
+{
+	uint32_t less = 0;
+
+	for (uint32_t i = 0; i < 32; i += 16)
+		if ((words >> i & 0xFFFF) < (thresholds >> i & 0x7FFF))
+			less |= 0x8000u << i;
+	return less;
+}
+
+static inline uint32_t
+signs_of(uint32_t low, uint32_t high)
+{
+	return (low >> 15 & 1) * 0xFFu | (low >> 31) * 0xFF00u | (high >> 15 & 1) * 0xFF0000u |
+		(high >> 31) * 0xFF000000u;
+}
+
+static inline int32_t
+weigh(uint32_t bytes, uint32_t weights, int32_t acc)
+{
+	for (uint32_t i = 0; i < 32; i += 8)
+		acc += (int8_t)(bytes >> i) * (int32_t)(weights >> i & 0xFF);
+	return acc;
+}
+
+struct host_warp_values {
+	uint64_t v[32];
+};
+
+static inline host_warp_values
+host_warp_values_of(uint32_t low, uint32_t high)
+{
+	return host_warp_do((uint64_t)high << 32 | low, [](const uint64_t *all) {
+		host_warp_values w;
+
+		memcpy(w.v, all, sizeof(w.v));
+		return w;
+	});
+}
+
+/* Thread 4 i + k has bits 32 k and 128 + 32 k of row i of A and column i of B; see PTX's manual. */
+static inline void
+multiply_bits(int32_t sum[4], const uint4 &a, uint32_t b0, uint32_t b1)
+{
+	const uint32_t group = host->thread % 32 / 4, k = host->thread % 4;
+	/* rows i and 8 + i */
+	const host_warp_values rows[2] = {
+		host_warp_values_of(a.x, a.z), host_warp_values_of(a.y, a.w)};
+	const host_warp_values cols = host_warp_values_of(b0, b1);
+
+	for (uint32_t i = 0; i < 4; i++)
+		for (uint32_t j = 0; j < 4; j++)
+			sum[i] += __builtin_popcountll(
+				rows[i / 2].v[group * 4 + j] & cols.v[(2 * k + i % 2) * 4 + j]);
 }
 /** @} */
 

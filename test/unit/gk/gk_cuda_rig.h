@@ -377,6 +377,20 @@ pair_seconds(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* CRC-32C, by the definition. */
+static inline uint32_t
+pair_crc32c(const uint8_t *bytes, uint64_t size)
+{
+	uint32_t crc = UINT32_MAX;
+
+	for (uint64_t i = 0; i < size; i++) {
+		crc ^= bytes[i];
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0);
+	}
+	return ~crc;
+}
+
 /*
  * Overwrite speculative output in the output slots of a batch: host gangs may write some, CUDA
  * gangs do not.
@@ -390,10 +404,15 @@ pair_forget_guesses(struct pair *p, struct rig *rig, const struct gk_work *work)
 
 	for (uint32_t i = 0; i < work->nb_frames; i++) {
 		const struct gk_result *result = &rig->config.results[work->slot[i]];
-		const uint64_t chunk =
-			rig->config.chunks ? rig->config.details[work->slot[i]].chunk_bytes : 0;
+		struct gk_details *details = &rig->config.details[work->slot[i]];
+		const uint64_t chunk = rig->config.chunks ? details->chunk_bytes : 0;
 		const uint32_t out = rig_frame(rig, work->slot[i])->out;
 
+		/* what the CRCs of CUDA gangs are compared with */
+		if (rig == &p->host && rig->config.chunks)
+			details->chunk_crc32c = chunk > 0
+				? pair_crc32c(rig_output(rig, out) + rig->config.layout.raw, chunk)
+				: 0;
 		if (out == GK_NO_OUT)
 			continue;
 		if (!far) {

@@ -248,6 +248,83 @@ test_lists(void **state)
 	}
 }
 
+/* All slots in batches of `most` frames, to random gangs, with these parameters. */
+static void
+submit_all(struct pair *p, uint32_t params, uint32_t most, uint64_t *rng)
+{
+	for (uint32_t slot = 0; slot < SLOTS;) {
+		struct gk_work work = {.params = params};
+
+		for (; work.nb_frames < most && slot < SLOTS; slot++)
+			work.slot[work.nb_frames++] = slot;
+		pair_submit(p, rig_below(rng, p->host.config.gangs), &work);
+	}
+}
+
+/*
+ * Raw chunks that are written while frames are counted: packets of whole blocks, with missing ones,
+ * every frame kept because all are hits, or by its flag. Then also batches with other frames, which
+ * are counted first: not kept, dark or without an output.
+ */
+static void
+test_one_pass(void **state)
+{
+	static const struct gk_geometry shapes[] = {{3, 4, 1024}, {2, 16, 512}, {5, 2, 2048}};
+	uint64_t rng = rig_seed("one pass");
+
+	for (uint32_t round = 0; round < (GK_EMULATED ? 4 : 24); round++) {
+		const struct gk_geometry *g = &shapes[round % 3];
+		struct gk_params hits = {.kind = GK_KIND_RAW,
+			.chunks = 1u << GK_KIND_RAW,
+			.strong_threshold = some_threshold(&rng),
+			.csr_threshold = some_threshold(&rng),
+			.strong_max = UINT32_MAX};
+		struct gk_params none = hits;
+		struct pair p;
+
+		none.strong_min = UINT32_MAX;
+		rig_chunks = 1;
+		pair_open(&p, g, round % 2 ? GK_VALUE_I16 : GK_VALUE_F32, 10, 1 + round % 3, SLOTS,
+			0, 0, tune);
+		rig_random_coef(&p.host, &rng);
+		memcpy(p.host.p_next, p.host.p[0], gk_pixels(g) * sizeof(float));
+		pair_coef(&p);
+		p.host.config.channel->params[0] = p.cuda.config.channel->params[0] = hits;
+		p.host.config.channel->params[1] = p.cuda.config.channel->params[1] = none;
+		if (!once)
+			pair_start(&p);
+		for (uint32_t step = 0; step < 6; step++) {
+			const uint32_t params = step % 3 == 0 ? 0 : 1;
+
+			random_slots(&p, &rng);
+			for (uint32_t i = 0; i < SLOTS; i++) {
+				struct gk_frame *frame = rig_frame(&p.host, i);
+
+				if (step % 3 == 2) /* mixed */
+					continue;
+				frame->out = i;
+				frame->flags &= GK_FRAME_KIND_RAW;
+				frame->flags |= step % 3 == 1 ? GK_FRAME_KEEP : 0;
+				pair_frame(&p, i);
+			}
+			submit_all(&p, params, 1 + rig_below(&rng, 5), &rng);
+			if (once)
+				pair_start(&p);
+			pair_drain(&p);
+			if (once)
+				pair_stop(&p);
+			pair_compare(&p);
+			for (uint32_t i = 0; i < SLOTS && step % 3 < 2; i++) {
+				assert_int_equal(p.cuda.config.results[i].kind, GK_KIND_RAW);
+				assert_int_not_equal(p.cuda.config.details[i].chunk_bytes, 0);
+			}
+		}
+		if (!once)
+			pair_stop(&p);
+		pair_close(&p);
+	}
+}
+
 /*
  * A detector of one module, in every gang layout that has room, with packets of 4 and of 2 rows.
  */
@@ -562,6 +639,7 @@ main(void)
 		cmocka_unit_test(test_create),
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_one_pass),
 		cmocka_unit_test(test_module),
 		cmocka_unit_test(test_race_seqlock),
 		cmocka_unit_test(test_race_wire),
