@@ -275,8 +275,8 @@ chunk_rows(struct bench *b)
 	static const struct row count = {"count of these frames", GK_KIND_CSR, 0, OUTPUTS_DEVICE,
 		GK_VALUE_F32, 1u << GK_KIND_RAW};
 	static const uint32_t layouts[][3] = {{1, 0, 4}, {1, 0, 16}, {2, 0, 1}, {2, 0, 4},
-		{2, 0, 8}, {3, 0, 4}, {4, 0, 4}, {6, 0, 2}, {8, 0, 1}, {8, 0, 2}, {8, 0, 4},
-		{12, 0, 1}, {12, 0, 2}};
+		{2, 0, 8}, {3, 0, 4}, {4, 0, 4}, {4, 0, 16}, {8, 0, 2}, {8, 0, 4}, {8, 0, 16},
+		{12, 0, 1}, {12, 0, 2}, {12, 0, 4}, {12, 0, 8}};
 	static const uint32_t blocks[] = {32, 64, 132, 264, 528};
 	const char *frames = fill_real(b);
 	const double mb = 2e-6 * (double)b->pixels;

@@ -4,6 +4,7 @@
 # same runs with host gangs. The columns must be equal; the rates are printed. Needs a GPU; exit
 # status 77 without one.
 # usage: cuda_recv.sh BIN-DIR [FRAMES-OF-A-4M-RUN [SOAK-SECONDS]]
+# CUDA_RECV_ROWS, a pattern of grep -E, selects the runs by name: equal, life, 4M_pinned, ...
 # Without a GPU, CUDA_RECV_GPU=gpu_host0,private=1 CUDA_RECV_KERNEL=host tests this script.
 
 set -eu
@@ -13,9 +14,15 @@ soak=${3:-0}
 gpu=${CUDA_RECV_GPU:-gpu_cuda0,device=0}
 kernel=${CUDA_RECV_KERNEL:-cuda}
 memory=${CUDA_RECV_MEMORY:-20480}
+rows=${CUDA_RECV_ROWS:-.}
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+
+wants()
+{
+    printf '%s\n' "$1" | grep -Eq -- "$rows"
+}
 
 # lcores LAST: one CPU for each lcore if there are enough, else floating lcores
 lcores()
@@ -76,7 +83,7 @@ capture=file=$work/in.pcap
 # differ.
 shape='--set detector.modules=2 --set detector.interfaces=2 --set lcores.rx_lcores=2'
 shape="$shape --set run.frames=240 --set frames.stream_timeout_ms=3000"
-while read -r name settings; do
+while wants equal && read -r name settings; do
     # shellcheck disable=SC2046,SC2086
     recv "${name}_host" 4096 5 gpu_host0 $shape $(calibration) $settings
     while read -r gangs packets results; do
@@ -111,7 +118,7 @@ raw --set output.format=raw --set veto.dry_run=yes
 intervals --set dark.select=external_input --set dark.interval_frames=50 --set dark.samples_min=3
 END
 
-CUDA_RECV_GPU=$gpu CUDA_RECV_KERNEL=$kernel python3 "$here/cuda_recv_life.py" "$bin"
+! wants life || CUDA_RECV_GPU=$gpu CUDA_RECV_KERNEL=$kernel python3 "$here/cuda_recv_life.py" "$bin"
 
 # the upper limit for pinned packets, measured in the same run
 bare=
@@ -134,6 +141,7 @@ draw()
 fast()
 {
     local name=$1 modules=$2 frames=$3 pace=$4 rate
+    wants "$name" || return 0
     shift 4
     draw "$modules"
     capture=file=$work/in.pcap,loops=$((frames / 64)),rewrite=42:8:le:64$pace
@@ -159,11 +167,17 @@ four=(--config "$here/../../conf/jungfrau-4m.ini" --set 'port 0.device=net_repla
     --set frames.backpressure=wait --set output.frames_interval=16384)
 nine=(--set detector.modules=18 --set detector.interfaces=2 --set lcores.rx_lcores=4
     --set frames.slots=128 --set gpu.outputs=64 --set lcores.idle=poll)
+# beam in the centre, modules in two columns
+place4=(--set geometry.beam_x=1034 --set geometry.beam_y=1082 --set geometry.distance_mm=100
+    --set geometry.column_modules=4)
+place9=(--set geometry.beam_x=1034 --set geometry.beam_y=2440 --set geometry.distance_mm=100
+    --set geometry.column_modules=9)
 
 # every frame kept as a chunk, and a sink in place of files, which frees output slots at once
 raw()
 {
     local name=$1 modules=$2 seconds=$3 pace=$4 program
+    wants "$name" || return 0
     shift 4
     program=$(dirname "$bin")/test/recv_sink_bench
     [ -x "$program" ] || { echo "$name: not run: no $program"; return 0; }
@@ -176,7 +190,7 @@ raw()
         "--vdev=net_replay0,file=$work/in.pcap,loops=0,rewrite=42:8:le:64$pace" -- \
         --seconds "$seconds" "$@" $(calibration) --set gpu.kernel="$kernel" \
         --set output.format=raw --set output.preview=off --set veto.strong_min=0 \
-        --set gpu.packets=pinned --set lcores.gangs=8 --set gpu.batch=2 --set gpu.outputs=128
+        --set gpu.packets=pinned --set gpu.outputs=128
 }
 
 drawn=0
@@ -185,6 +199,12 @@ fast 4M_pinned 8 "$total" '' "${four[@]}" --set gpu.packets=pinned
 fast 4M_device_1 8 "$total" '' "${four[@]}" --set gpu.packets=device --set lcores.gangs=1
 fast 4M_device 8 "$total" '' "${four[@]}" --set gpu.packets=device
 fast 4M_device_results 8 "$total" '' "${four[@]}" --set gpu.packets=device --set gpu.results=device
+fast 4M_peaks_hits 8 "$total" '' "${four[@]}" "${place4[@]}" --set gpu.packets=pinned \
+    --set peaks.search=hits
+fast 4M_peaks_all 8 "$total" '' "${four[@]}" "${place4[@]}" --set gpu.packets=pinned \
+    --set peaks.search=all
+fast 4M_radial 8 "$total" '' "${four[@]}" "${place4[@]}" --set gpu.packets=pinned \
+    --set radial.bins=500
 raw 4M_raw 8 3 '' "${four[@]}"
 [ "$soak" -gt 0 ] || exit 0
 raw 4M_raw_soak 8 "$soak" '' "${four[@]}"
@@ -193,4 +213,6 @@ fast 4M_device_soak 8 $((soak * 6000)) '' "${four[@]}" --set gpu.packets=device
 # at the detector's rate: 2,000 frames of 2,304 packets a second, and the replay does not wait
 fast 9M_soak 18 $((soak * 2000)) ",rate=$((2000 * 2304))" "${nine[@]}" --set gpu.packets=pinned \
     --set frames.backpressure=refuse
+fast 9M_peaks_soak 18 $((soak * 2000)) ",rate=$((2000 * 2304))" "${nine[@]}" "${place9[@]}" \
+    --set gpu.packets=pinned --set frames.backpressure=refuse --set peaks.search=all
 raw 9M_raw_soak 18 "$soak" ",rate=$((2000 * 2304))" "${nine[@]}" --set frames.backpressure=refuse

@@ -16,8 +16,12 @@
  * host memory, two gangs of four frames saturate the bus, and more only increase the latency. From
  * GPU memory, two gangs of sixteen frames are fastest. A batch takes the frames that wait, so on an
  * idle line it has one frame.
+ *
+ * If all kept frames are raw, gangs read frames from host memory and write chunks to it at the same
+ * time. The bus is then used best with as many gangs as possible (gk_cuda_chunks_h200.rst).
  */
 #define GPU_GANGS	 2
+#define GPU_GANGS_RAW	 GK_GANGS_MAX
 #define GPU_BATCH_PINNED 4
 #define GPU_BATCH_DEVICE 16
 #define HOST_GANGS	 1
@@ -146,10 +150,12 @@ static void
 settle(const struct placement *w, struct settings *s)
 {
 	const bool on_gpu = strcmp(s->kernel, "cuda") == 0;
+	const bool over_bus = s->veto.params.kind == GK_KIND_RAW && w->packets == GK_MEMORY_HOST &&
+		w->results == GK_MEMORY_HOST;
 
 	s->refuse = refuses(s);
 	if (s->gangs == 0)
-		s->gangs = on_gpu ? GPU_GANGS : HOST_GANGS;
+		s->gangs = !on_gpu ? HOST_GANGS : over_bus ? GPU_GANGS_RAW : GPU_GANGS;
 	if (s->batch == 0) {
 		s->batch = !on_gpu			 ? HOST_BATCH
 			: w->packets == GK_MEMORY_DEVICE ? GPU_BATCH_DEVICE

@@ -349,6 +349,18 @@ __ldcg(const T *p)
 	return v;
 }
 
+template <typename T>
+static inline T
+__ldcs(const T *p)
+{
+	T v;
+
+	if ((uintptr_t)p % sizeof(T) != 0)
+		abort();
+	__builtin_memcpy(&v, p, sizeof(v));
+	return v;
+}
+
 template <typename T, typename U>
 static inline void
 __stcg(T *p, U v)

@@ -137,6 +137,17 @@ open_settings_are_settled(void **state)
 	assert_int_equal(s.batch, 16);
 	assert_int_equal(s.outputs, 48);
 	s = settings;
+	s.kernel = "cuda";
+	s.veto.params.kind = GK_KIND_RAW;
+	assert_int_equal(placement_choose(&way, &s), 0);
+	assert_int_equal(s.gangs, 12);
+	assert_int_equal(s.batch, 4);
+	assert_int_equal(s.outputs, 52);
+	s.packets = PACKETS_DEVICE;
+	s.gangs = 0;
+	assert_int_equal(placement_choose(&way, &s), 0);
+	assert_int_equal(s.gangs, 2);
+	s = settings;
 	s.gangs = 7;
 	s.batch = 3;
 	s.outputs = 100;
