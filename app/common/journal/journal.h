@@ -36,8 +36,10 @@
 
 #define JOURNAL_STORES 16	    /**< maximum number of stores */
 #define JOURNAL_RUNS   32	    /**< maximum number of runs that are recorded at a time */
+#ifndef JOURNAL_SCHEMA		    /* unit tests have a smaller one */
 #define JOURNAL_SCHEMA (128u << 10) /**< maximum size of a table's schema, bytes */
-#define JOURNAL_LEDGER 4000	    /**< maximum size of a ledger, bytes */
+#endif
+#define JOURNAL_LEDGER 4000 /**< maximum size of a ledger, bytes */
 /** incarnations that are remembered, also after their runs are dropped */
 #define JOURNAL_INCARNATIONS 256
 /** size of a store's address as text, with its terminating zero */
@@ -185,8 +187,8 @@ const char *journal_default_path(void);
  * bits in one of them are corrected, too. The file is refused if a value that all batches depend on
  * is out of range, or if a run or a store is damaged.
  * A store is damaged, too, if batches were sent to it and its record is free. A file that begins
- * with zeros is created again only if it is empty. If another process of this user truncates the
- * file, this process is killed by SIGBUS.
+ * with zeros is created again only if it is empty. All of the file is allocated, also of an existing
+ * sparse one. If another process of this user truncates the file, this process is killed by SIGBUS.
  * @param message  out: what was done, or what was found and expected
  * @return 0: created, no batch is held; 1: adopted, with its existing capacity
  *   - -EBUSY: another process has it open
@@ -195,13 +197,15 @@ const char *journal_default_path(void);
  *     neither tmpfs nor hugetlbfs; or the capacity is zero
  *   - -EBADMSG: the file is damaged. Move it away to start with an empty journal; its batches are
  *     then lost
- *   - -errno of open(2), ftruncate(2), mmap(2)
+ *   - -ENOSPC: the file system is full
+ *   - -errno of open(2), ftruncate(2), fallocate(2), mmap(2)
  */
 int journal_open(struct journal **r, const struct journal_config *config, char message[PATH_MAX]);
 
 /**
- * Adopt an existing journal at any path. Nothing is changed in it. Call journal_repair() before the
- * first function that changes it. Batches of a damaged run are damaged; those of other runs are
+ * Adopt an existing journal at any path. Nothing is changed in it, but missing pages of a sparse
+ * file are allocated if its file system can. Call journal_repair() before the first function that
+ * changes it. Batches of a damaged run are damaged; those of other runs are
  * adopted. A damaged store keeps the batches that it may have.
  * @param message  out: how many batches are held, or what is wrong
  * @return 0; -EBUSY: its receiver is running; otherwise as journal_open()
@@ -222,6 +226,8 @@ struct journal_probe {
 	uint64_t free; /**< bytes that the file system has for a new file; UINT64_MAX: no limit */
 	uint64_t slot_bytes; /**< size of an output slot; 0: no area */
 	uint32_t slots;	     /**< output slots in the file */
+	/** of these, slots that batches refer to; those of damaged records do not count */
+	uint32_t slots_held;
 };
 
 /**

@@ -27,22 +27,36 @@ header_crc(const struct ring_header *h)
 		offsetof(struct ring_header, store) - offsetof(struct ring_header, size));
 }
 
+/*
+ * Map a file, which may be sparse. All of its pages are allocated first: otherwise a page fault on
+ * a full file system raises SIGBUS, and MAP_POPULATE does not report that.
+ */
 static int
-map_file(struct journal *r, uint64_t size)
+map_file(struct journal *r, uint64_t size, uint64_t data_at)
 {
+	const int access = PROT_READ | PROT_WRITE;
+	struct stat st;
 	void *map;
 
-	/*
-	 * populate the mapping: otherwise a page fault on a full file system raises SIGBUS during a
-	 * run
-	 */
-	map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd, 0);
+	if (fstat(r->fd, &st) < 0)
+		return -errno;
+	/* this takes long for large files, even if all pages are allocated already */
+	if ((uint64_t)st.st_blocks * 512 < size && fallocate(r->fd, 0, 0, (off_t)size) < 0 &&
+		errno != EOPNOTSUPP)
+		return -errno;
+	map = mmap(NULL, size, access, MAP_SHARED, r->fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
 	r->map = map;
 	r->size = size;
 	r->header = map;
-	return 0;
+	/*
+	 * The first access to a page would stall a polling lcore. Opening reads all pages in front
+	 * of the data, except those of schemas, which are written only when a run begins.
+	 */
+	map = mmap(r->map + data_at, size - data_at, access, MAP_SHARED | MAP_POPULATE | MAP_FIXED,
+		r->fd, data_at);
+	return map == MAP_FAILED ? -errno : 0;
 }
 
 static uint64_t
@@ -132,11 +146,10 @@ create(struct journal *r, const struct journal_config *c, uint64_t page, char *m
 
 	if (ret < 0)
 		return ret;
-	/* discard the old content; allocate zeroed memory for the whole file */
-	ret = ftruncate(r->fd, 0) < 0 || ftruncate(r->fd, h.size) < 0 ||
-			fallocate(r->fd, 0, 0, h.size) < 0
+	/* discard the old content: the file is zeros */
+	ret = ftruncate(r->fd, 0) < 0 || ftruncate(r->fd, h.size) < 0
 		? -errno
-		: map_file(r, h.size);
+		: map_file(r, h.size, h.data_at);
 	if (ret < 0) {
 		snprintf(message, PATH_MAX,
 			"cannot allocate %llu bytes for the journal in %.3000s: %s. Enlarge the "
@@ -686,19 +699,34 @@ area_is_as_configured(const struct journal *r, const struct journal_config *c)
 	return r->slot_bytes == c->slot_bytes && r->nb_slots >= c->slots;
 }
 
+/* @return as snprintf(3) */
+static int
+print_area(char *text, size_t size, uint32_t slots, uint64_t bytes)
+{
+	if (slots == 0)
+		return snprintf(text, size, "no output slots");
+	return snprintf(
+		text, size, "%u output slots of %llu bytes", slots, (unsigned long long)bytes);
+}
+
 /* @param c  NULL: accept any receiver. @return 1: adopted; 0: no file content; -errno */
 static int
 adopt(struct journal *r, const char *path, const struct journal_config *c, uint64_t size,
 	char *message)
 {
 	struct ring_header h;
-	int n, ret = read_header(r->fd, path, c, size, &h, message);
+	int ret = read_header(r->fd, path, c, size, &h, message);
+	size_t n;
 
 	if (ret <= 0)
 		return ret;
-	ret = map_file(r, size);
+	ret = map_file(r, size, h.data_at);
 	if (ret < 0) {
-		snprintf(message, PATH_MAX, "cannot map %.3000s: %s", path, strerror(-ret));
+		snprintf(message, PATH_MAX,
+			"cannot allocate and map all %llu bytes of the journal %.3000s: %s. "
+			"Enlarge its file system (mount -o remount,size=... of a tmpfs, more huge "
+			"pages), or remove other files there",
+			(unsigned long long)size, path, strerror(-ret));
 		return ret;
 	}
 	find_parts(r, &h);
@@ -710,11 +738,12 @@ adopt(struct journal *r, const char *path, const struct journal_config *c, uint6
 		"resumed %llu batches of %.3000s, %llu in doubt; %llu damaged, %llu corrected",
 		(unsigned long long)r->stats.batches, path, (unsigned long long)r->stats.in_doubt,
 		(unsigned long long)r->stats.damaged, (unsigned long long)r->stats.corrected);
-	if (c != NULL && !area_is_as_configured(r, c))
-		snprintf(message + n, PATH_MAX - n,
-			"; it has %u slots of %llu bytes, configured %u of %llu", r->nb_slots,
-			(unsigned long long)r->slot_bytes, c->slots,
-			(unsigned long long)c->slot_bytes);
+	if (c != NULL && !area_is_as_configured(r, c)) {
+		n += snprintf(message + n, PATH_MAX - n, "; it has ");
+		n += print_area(message + n, PATH_MAX - n, r->nb_slots, r->slot_bytes);
+		n += snprintf(message + n, PATH_MAX - n, ", configured ");
+		(void)print_area(message + n, PATH_MAX - n, c->slots, c->slot_bytes);
+	}
 	return 1;
 }
 
@@ -827,6 +856,18 @@ page_of(const struct statfs *fs)
 	return (uint64_t)fs->f_bsize > XFER_BLOCK ? (uint64_t)fs->f_bsize : XFER_BLOCK;
 }
 
+static void
+print_created(const struct journal *r, const char *path, char *message)
+{
+	const size_t n = snprintf(message, PATH_MAX, "%.3000s: created, %llu bytes for batches",
+		path, (unsigned long long)r->data_size);
+
+	if (r->nb_slots > 0) {
+		snprintf(message + n, PATH_MAX - n, ", ");
+		(void)print_area(message + n + 2, PATH_MAX - n - 2, r->nb_slots, r->slot_bytes);
+	}
+}
+
 int
 journal_open(struct journal **ring, const struct journal_config *c, char message[PATH_MAX])
 {
@@ -852,10 +893,7 @@ journal_open(struct journal **ring, const struct journal_config *c, char message
 			ret = rebuild(r, c->path, true, message);
 		}
 		if (ret == 0)
-			snprintf(message, PATH_MAX,
-				"%.3000s: created, %llu bytes for batches, %u slots of %llu bytes",
-				c->path, (unsigned long long)r->data_size, r->nb_slots,
-				(unsigned long long)r->slot_bytes);
+			print_created(r, c->path, message);
 	}
 	if (ret < 0) {
 		journal_close(r);
@@ -907,6 +945,32 @@ check_folder(const char *path, struct statfs *fs)
 	return access(folder, W_OK | X_OK) < 0 || statfs(folder, fs) < 0 ? errno : 0;
 }
 
+/*
+ * Count the slots that held batches refer to, by their records alone. Batches whose record is
+ * damaged do not count: a receiver frees their slots when it starts.
+ */
+static uint32_t
+count_held_slots(int fd, const struct ring_header *h)
+{
+	struct ring_batch record[128];
+	uint32_t batch, i, n, status, held = 0;
+
+	for (batch = 0; batch < h->nb_batches && h->slot_blocks > 0; batch += n) {
+		n = h->nb_batches - batch < 128 ? h->nb_batches - batch : 128;
+		if (pread(fd, record, n * sizeof(*record),
+			    (off_t)(h->batches_at + batch * sizeof(*record))) !=
+			(ssize_t)(n * sizeof(*record)))
+			break;
+		for (i = 0; i < n; i++) {
+			if (journal_status_open(record[i].status, &status) >= 0 &&
+				(status & 0xff) == BATCH_HELD &&
+				journal_record_open(&record[i]) >= 0)
+				held += record[i].nb_references;
+		}
+	}
+	return held < nb_slots(h) ? held : nb_slots(h);
+}
+
 int
 journal_probe(const struct journal_config *c, struct journal_probe *to, char message[PATH_MAX])
 {
@@ -926,6 +990,8 @@ journal_probe(const struct journal_config *c, struct journal_probe *to, char mes
 	if (ret == 0)
 		ret = read_header(fd, c->path, c, st.st_size, &h, message);
 	*to = (struct journal_probe){.adopts = ret == 1, .free = UINT64_MAX};
+	if (ret == 1)
+		to->slots_held = count_held_slots(fd, &h);
 	if (ret == 0)
 		ret = lay_out(&h, c, page_of(&fs), message);
 	if (ret < 0)

@@ -289,7 +289,7 @@ test_round(void **state)
 
 	unlink(path);
 	r = open_ring(0, NULL, NULL);
-	assert_non_null(strstr(message, "10 slots of 8192 bytes"));
+	assert_non_null(strstr(message, "10 output slots of 8192 bytes"));
 	assert_ptr_equal(journal_area(r, &slot_bytes, &n), r->data + r->data_size);
 	assert_int_equal(slot_bytes, SLOT_BYTES);
 	assert_int_equal(n, SLOTS);
@@ -1048,6 +1048,36 @@ expect_config(int wanted, uint64_t slot_bytes, uint32_t slots)
 	journal_close(r);
 }
 
+/* A probe counts the slots of held batches. */
+static void
+test_probe(void **state)
+{
+	const struct journal_config c = config_of(SLOT_BYTES, SLOTS);
+	uint32_t sequence, held = 0, expected;
+	struct journal_stats stats;
+	struct journal_probe p;
+	struct journal *r;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	(void)add_run(r);
+	for (sequence = 0; sequence < 6; sequence++)
+		assert_int_not_equal(put(r, 0, sequence), UINT32_MAX);
+	journal_release(r, 1);
+	journal_stats_get(r, &stats);
+	expected = stats.slots_held;
+	for (sequence = 0; sequence < 6; sequence++)
+		held += sequence != 1 ? references_of(sequence) : 0;
+	assert_int_equal(held, expected);
+	journal_close(r);
+	assert_int_equal(journal_probe(&c, &p, message), 0);
+	assert_int_equal(p.slots, SLOTS);
+	assert_int_equal(p.slots_held, expected);
+	unlink(path);
+	assert_int_equal(journal_probe(&c, &p, message), 0);
+	assert_int_equal(p.slots_held, 0);
+}
+
 /* A file keeps its area, or has none; files without an area have the version that they had. */
 static void
 test_versions(void **state)
@@ -1060,13 +1090,15 @@ test_versions(void **state)
 
 	unlink(path);
 	expect_config(0, 0, 0);
+	assert_null(strstr(message, "slots"));
 	read_at(0, &h, sizeof(h));
 	assert_int_equal(h.version, RING_VERSION);
 	assert_int_equal(h.size, h.data_at + h.data_size);
 	expect_config(1, 0, 0);
 	assert_null(strstr(message, "slots"));
 	expect_config(1, SLOT_BYTES, SLOTS);
-	assert_non_null(strstr(message, "it has 0 slots of 0 bytes, configured 10 of 8192"));
+	assert_non_null(strstr(
+		message, "it has no output slots, configured 10 output slots of 8192 bytes"));
 	r = open_ring(1, NULL, NULL);
 	assert_null(journal_area(r, &slot_bytes, &slots));
 	assert_int_equal(slots, 0);
@@ -1088,9 +1120,10 @@ test_versions(void **state)
 	expect_config(1, SLOT_BYTES, SLOTS);
 	assert_null(strstr(message, "slots"));
 	expect_config(1, 0, 0);
-	assert_non_null(strstr(message, "it has 10 slots of 8192 bytes, configured 0 of 0"));
+	assert_non_null(strstr(
+		message, "it has 10 output slots of 8192 bytes, configured no output slots"));
 	expect_config(1, SLOT_BYTES, SLOTS + 1);
-	assert_non_null(strstr(message, "configured 11 of 8192"));
+	assert_non_null(strstr(message, "configured 11 output slots of 8192"));
 	unlink(path);
 	/* sizes that cannot be */
 	expect_config(-EINVAL, SLOT_BYTES, 0);
@@ -1182,6 +1215,7 @@ main(void)
 		cmocka_unit_test(test_same_slot),
 		cmocka_unit_test(test_same_slot_damaged),
 		cmocka_unit_test(test_changed_table),
+		cmocka_unit_test(test_probe),
 		cmocka_unit_test(test_versions),
 		cmocka_unit_test(test_no_space),
 		cmocka_unit_test(test_header_fields),

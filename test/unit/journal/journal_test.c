@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -2403,6 +2405,74 @@ test_need(void **state)
 		"detection + 10000 ms hold) + 2 x 16 MiB");
 }
 
+#define SMALL_BYTES (4 << 20)
+
+/* A full tmpfs on the folder, with a sparse journal. @return the step that failed; 0: none */
+static int
+adopt_sparse(const char *folder)
+{
+	char file[PATH_MAX / 2], filler[PATH_MAX / 2];
+	const struct journal_config c = {
+		.path = file, .receiver_id = RECEIVER_ID, .bytes = SMALL_BYTES};
+	struct journal_probe p;
+	struct journal *r;
+	int fd;
+
+	(void)snprintf(file, sizeof(file), "%s/journal", folder);
+	(void)snprintf(filler, sizeof(filler), "%s/filler", folder);
+	/* not in the mounts of other processes */
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		mount("none", folder, "tmpfs", 0, "size=64m,mode=0700") < 0)
+		return 1;
+	if (journal_open(&r, &c, message) != 0)
+		return 2;
+	(void)put(r, add_run(r, 1), 1);
+	/* as in a copy of the file without its zeros */
+	if (fallocate(r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		    (off_t)(r->header->data_at + SMALL_BYTES / 2), SMALL_BYTES / 2) < 0)
+		return 3;
+	journal_close(r);
+	fd = open(filler, O_RDWR | O_CREAT, 0600);
+	while (fd >= 0 && write(fd, schema, sizeof(schema)) > 0)
+		;
+	close(fd);
+	if (journal_probe(&c, &p, message) != 0 || !p.adopts || p.file <= p.free)
+		return 4;
+	if (journal_open(&r, &c, message) != -ENOSPC || strstr(message, file) == NULL ||
+		strstr(message, "Enlarge its file system") == NULL)
+		return 5;
+	if (unlink(filler) < 0 || journal_open(&r, &c, message) != 1)
+		return 6;
+	memset(r->data + SMALL_BYTES / 2, 1, SMALL_BYTES / 2);
+	journal_close(r);
+	return 0;
+}
+
+/* A sparse file on a full file system is refused: later, a page fault would raise SIGBUS. */
+static void
+test_sparse(void **state)
+{
+	char copy[PATH_MAX], folder[PATH_MAX / 4];
+	int status;
+	pid_t pid;
+
+	(void)snprintf(copy, sizeof(copy), "%s", path);
+	(void)snprintf(
+		folder, sizeof(folder), "%.900s/braggline-sparse-%d", dirname(copy), getpid());
+	assert_int_equal(mkdir(folder, 0700), 0);
+	pid = fork();
+	if (pid == 0)
+		_exit(unshare(CLONE_NEWNS) < 0 ? 77 : adopt_sparse(folder));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(rmdir(folder), 0);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77) {
+		print_message("skipped: a mount of a tmpfs needs CAP_SYS_ADMIN\n");
+		skip();
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* A probe reports the same result as opening, and changes nothing. */
 static void
 test_probe(void **state)
@@ -2481,6 +2551,7 @@ main(void)
 		cmocka_unit_test(test_damaged_store),
 		cmocka_unit_test(test_unfinished_store),
 		cmocka_unit_test(test_damaged_incarnation),
+		cmocka_unit_test(test_sparse),
 		cmocka_unit_test(test_probe),
 		cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_killed_ledgers),
