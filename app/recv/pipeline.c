@@ -198,22 +198,20 @@ create_map(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 static bool
 take_outputs(struct pipeline *p, uint32_t n)
 {
-	uint32_t *slot = calloc(n, sizeof(*slot)), taken = 0;
+	uint32_t *slot = calloc(n, sizeof(*slot));
+	char message[PATH_MAX];
+	int ret;
 
-	while (slot != NULL && taken < n) {
-		slot[taken] = egress_slot_take(p->stores);
-		if (slot[taken] == JOURNAL_NO_SLOT)
-			break;
-		taken++;
-	}
-	if (taken == n) {
+	if (slot == NULL)
+		return false;
+	ret = egress_slots_begin(p->stores, n, slot, message);
+	if (message[0] != '\0')
+		LOG(WARNING, "%s\n", message);
+	if (ret == 0)
 		p->first_outputs = slot;
-		return true;
-	}
-	while (taken > 0)
-		egress_slot_return(p->stores, slot[--taken]);
-	free(slot);
-	return false;
+	else
+		free(slot);
+	return ret == 0;
 }
 
 /**
@@ -251,20 +249,16 @@ use_journal(struct pipeline *p)
 	area = egress_area(p->stores, &bytes, &slots);
 	if (area == NULL || bytes != want.bytes) {
 		LOG(NOTICE,
-			"kept frames are copied to the journal: it is an existing file %s; to "
+			"kept frames are copied to the journal %s: it is an existing file %s; to "
 			"change that, remove it after this process has ended and stores have all "
 			"batches\n",
+			p->settings->egress->journal,
 			area == NULL ? "without output slots"
 				     : "with output slots of another size");
 		return 0;
 	}
-	if (!take_outputs(p, p->settings->outputs)) {
-		LOG(NOTICE,
-			"kept frames are copied to the journal: fewer than [gpu] outputs = %u of "
-			"its %u output slots are free\n",
-			p->settings->outputs, slots);
+	if (!take_outputs(p, p->settings->outputs))
 		return 0;
-	}
 	ret = memory_adopt(p->memory, area, slots * bytes);
 	if (ret != 0)
 		return ret;

@@ -214,7 +214,6 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 	struct check *c = &check;
 	struct check_heap heap;
 	struct check_need need;
-	uint64_t area;
 	struct check_gpu gpu;
 	int state;
 
@@ -228,11 +227,11 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 	check_open_egress(&egress, s, way->results);
 	check_count_need(s, &gpu, ports, egress.lacks_slots, &need);
 	need.heap += egress.heap;
-	/* an adapter registers all of the journal, a GPU its output slots */
-	area = egress.lacks_slots ? 0 : egress.slots.n * egress.slots.bytes;
-	need.journal = egress.pins ? s->egress->journal_bytes + area : 0;
-	if (!egress.pins && gpu.present && !gpu.is_virtual)
-		need.journal = area;
+	/* an adapter registers all of the journal, a GPU the output slots that gangs use */
+	if (egress.pins)
+		need.journal = egress.journal.file;
+	else if (egress.slots.n > 0 && !egress.lacks_slots && gpu.present && !gpu.is_virtual)
+		need.journal = egress.journal.slots * egress.journal.slot_bytes;
 
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
 		check_try_port(&ports[i], s);

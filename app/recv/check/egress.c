@@ -21,43 +21,42 @@
 #include "port/gang_memory.h"
 #include "stream/writer.h"
 
-static struct journal_config
-journal_of(const struct settings *s, const struct egress_slots *slots)
+/* Number of slots of an existing journal that the gangs could use. */
+static uint32_t
+count_free_slots(const struct check_egress *e)
 {
-	return (struct journal_config){
+	const struct journal_probe *p = &e->journal;
+
+	return p->slot_bytes == e->slots.bytes ? p->slots - p->slots_held : 0;
+}
+
+void
+check_probe_journal(struct check_egress *e, const struct settings *s)
+{
+	const struct journal_config config = {
 		.path = s->egress->journal,
 		.receiver_id = s->receiver_id,
 		.bytes = s->egress->journal_bytes,
-		.slot_bytes = slots->bytes,
-		.slots = slots->n,
+		.slot_bytes = e->slots.bytes,
+		.slots = e->slots.n,
 	};
-}
 
-/* Whether the gangs cannot use the slots of an existing journal. */
-static bool
-lacks_slots(const struct settings *s, const struct egress_slots *slots,
-	const struct journal_probe *probe)
-{
-	return slots->n > 0 && probe->adopts &&
-		(probe->slot_bytes != slots->bytes || probe->slots < s->outputs);
+	e->journal_error = journal_probe(&config, &e->journal, e->journal_message);
+	e->lacks_slots = e->journal_error == 0 && e->slots.n > 0 && e->journal.adopts &&
+		count_free_slots(e) < s->outputs;
 }
 
 void
 check_open_egress(struct check_egress *e, const struct settings *s, enum gk_memory results)
 {
 	struct check_heap before, after;
-	struct journal_config config;
-	struct journal_probe probe;
 	struct rdma_dev_info info;
-	char message[PATH_MAX];
 
 	*e = (struct check_egress){0};
 	if (s->egress->device == NULL)
 		return;
 	e->slots = gang_memory_in_journal(s, results);
-	config = journal_of(s, &e->slots);
-	e->lacks_slots =
-		journal_probe(&config, &probe, message) == 0 && lacks_slots(s, &e->slots, &probe);
+	check_probe_journal(e, s);
 	check_find_heap(&before);
 	e->dev = rdma_dev_open(s->egress->device);
 	if (e->dev == NULL) {
@@ -135,73 +134,138 @@ check_egress_key(struct check *c, const struct settings *s)
 	xfer_key_forget(&key);
 }
 
-void
-check_journal(struct check *c, const struct settings *s, const struct egress_slots *slots)
+/* Return the number of MiB that the journal must have. */
+static uint64_t
+need_mib(const struct egress_settings *e, char text[256])
 {
-	const struct egress_settings *e = s->egress;
-	const struct journal_config config = journal_of(s, slots);
-	char message[PATH_MAX], text[256], want[16], have[16], area[16];
-	const uint64_t need = egress_ring_need(e, text, sizeof(text));
-	const uint64_t need_mib = (need + (1 << 20) - 1) >> 20;
-	struct journal_probe probe;
-	const int ret = journal_probe(&config, &probe, message);
+	return (egress_ring_need(e, text, 256) + (1 << 20) - 1) >> 20;
+}
 
-	if (ret == -EPERM || ret == -ELOOP || ret == -EISDIR || ret == -EMEDIUMTYPE) {
-		check_add(c, CHECK_FAIL, "journal", "%s", message);
+static void
+add_journal_error(struct check *c, const struct check_egress *e)
+{
+	const int ret = e->journal_error;
+
+	check_add(c, CHECK_FAIL, "journal", "%s", e->journal_message);
+	if (ret == -EPERM || ret == -ELOOP || ret == -EISDIR || ret == -EMEDIUMTYPE)
 		check_fix(c,
 			"another user may have created it: remove it if it is not this "
 			"receiver's, or set [egress] journal = a path in a folder that only this "
 			"user can write to");
-	} else if (ret != 0) {
-		check_add(c, CHECK_FAIL, "journal", "%s", message);
+	else
 		check_fix(c,
 			"[egress] journal = a path in a tmpfs (/dev/shm) or hugetlbfs, a "
 			"different one for each [output] receiver_id");
-	} else if (probe.room < need) {
-		check_add(c, CHECK_FAIL, "journal", "%s: %" PRIu64 " MiB; required: %s", e->journal,
-			probe.room >> 20, text);
-		if (probe.adopts)
+}
+
+/* Its file system cannot have all of the file. */
+static void
+add_full_file_system(struct check *c, const struct egress_settings *s, const struct check_egress *e)
+{
+	const struct journal_probe *p = &e->journal;
+	char text[256], want[16], have[16], area[16];
+
+	check_print_bytes(p->file, want);
+	check_print_bytes(p->free, have);
+	if (p->adopts) {
+		check_add(c, CHECK_FAIL, "journal",
+			"%s, existing, is sparse: needs %s, its file system has %s for it",
+			s->journal, want, have);
+		check_fix(c, "mount -o remount,size=... of its tmpfs, or more huge pages");
+		return;
+	}
+	check_print_bytes(e->slots.n * e->slots.bytes, area);
+	check_add(c, CHECK_FAIL, "journal", "%s: needs %s%s%s, its file system has %s free",
+		s->journal, want, e->slots.n > 0 ? ", for output slots " : "",
+		e->slots.n > 0 ? area : "", have);
+	check_fix(c,
+		"mount -o remount,size=... of its tmpfs, or more huge pages; or [egress] "
+		"journal = a path in a larger one (/dev/shm); or journal_mib = "
+		"%" PRIu64 ", which is sufficient%s",
+		need_mib(s, text), e->slots.n > 0 ? ", or fewer journal_slots" : "");
+}
+
+/*
+ * Add a row if an existing journal has no free output slots beyond those of the gangs.
+ * @return false: it has some
+ */
+static bool
+add_slots(struct check *c, const struct settings *s, const struct check_egress *e)
+{
+	const char *copied = e->lacks_slots
+		? "kept frames are copied, and [gpu] outputs take EAL memory, until the end of the "
+		  "process"
+		: "kept frames are copied";
+	const struct journal_probe *p = &e->journal;
+	const char *path = s->egress->journal;
+
+	if (e->slots.n == 0 || !p->adopts || count_free_slots(e) > s->outputs)
+		return false;
+	if (p->slot_bytes == e->slots.bytes && p->slots > s->outputs) {
+		check_add(c, CHECK_WARN, "journal",
+			"%s, existing, will be resumed; its batches have %" PRIu32 " of its "
+			"%" PRIu32 " output slots, [gpu] outputs = %" PRIu32 ": %s%s",
+			path, p->slots_held, p->slots, s->outputs, copied,
+			e->lacks_slots ? "" : " until stores have batches");
+		check_fix(c,
+			"start the receiver when stores have more of its batches; for more output "
+			"slots, remove the file when they have all");
+		return true;
+	}
+	if (p->slots == 0)
+		check_add(c, CHECK_WARN, "journal",
+			"%s, existing, will be resumed; it has no output slots, expected more "
+			"than %" PRIu32 " of %" PRIu64 " bytes: %s",
+			path, s->outputs, e->slots.bytes, copied);
+	else
+		check_add(c, CHECK_WARN, "journal",
+			"%s, existing, will be resumed; it has %" PRIu32 " output slots of "
+			"%" PRIu64 " bytes, expected more than [gpu] outputs = %" PRIu32
+			" of %" PRIu64 ": %s",
+			path, p->slots, p->slot_bytes, s->outputs, e->slots.bytes, copied);
+	check_fix(c,
+		"an existing journal is not resized: remove the file when stores have its "
+		"batches, after a run that has ended; or [egress] journal_slots = 0");
+	return true;
+}
+
+void
+check_journal(struct check *c, const struct settings *settings, const struct check_egress *e)
+{
+	const struct egress_settings *s = settings->egress;
+	const struct journal_probe *p = &e->journal;
+	char text[256], size[sizeof(text) + 64];
+	const uint64_t need = egress_ring_need(s, text, sizeof(text));
+
+	if (e->journal_error != 0) {
+		add_journal_error(c, e);
+		return;
+	}
+	snprintf(size, sizeof(size), "%" PRIu64 " MiB; required: %s", p->room >> 20, text);
+	if (p->room < need) {
+		check_add(c, CHECK_FAIL, "journal", "%s: %s", s->journal, size);
+		if (p->adopts)
 			check_fix(c,
 				"an existing journal is not resized: if it has batches, finish a "
 				"run with the old rate_mb_per_s; then remove the file, and set "
 				"[egress] journal_mib = %" PRIu64 " or more",
-				need_mib);
+				need_mib(s, text));
 		else
 			check_fix(c, "[egress] journal_mib = %" PRIu64 ", or a lower rate_mb_per_s",
-				need_mib);
-	} else if (!probe.adopts && probe.file > probe.free) {
-		check_print_bytes(slots->n * slots->bytes, area);
-		check_add(c, CHECK_FAIL, "journal", "%s: needs %s%s%s, its file system has %s free",
-			e->journal, check_print_bytes(probe.file, want),
-			slots->n > 0 ? ", for output slots " : "", slots->n > 0 ? area : "",
-			check_print_bytes(probe.free, have));
-		check_fix(c,
-			"mount -o remount,size=... of its tmpfs, or more huge pages; or [egress] "
-			"journal = a path in a larger one (/dev/shm); or journal_mib = "
-			"%" PRIu64 ", which is sufficient%s",
-			need_mib, slots->n > 0 ? ", or fewer journal_slots" : "");
-	} else if (probe.adopts && egress_size_is_ignored(e, probe.room)) {
+				need_mib(s, text));
+	} else if (p->file > p->free) {
+		add_full_file_system(c, s, e);
+	} else if (p->adopts && egress_size_is_ignored(s, p->room)) {
 		check_add(c, CHECK_WARN, "journal",
-			"%s, existing, will be resumed: %" PRIu64
-			" MiB; required: %s; journal_mib = "
-			"%" PRIu64 " has no effect",
-			e->journal, probe.room >> 20, text, e->journal_bytes >> 20);
+			"%s, existing, will be resumed: %s; journal_mib = %" PRIu64
+			" has no effect",
+			s->journal, size, s->journal_bytes >> 20);
 		check_fix(c,
 			"an existing journal is not resized: remove the file when stores have its "
 			"batches, after a run that has ended");
-	} else if (lacks_slots(s, slots, &probe)) {
-		check_add(c, CHECK_WARN, "journal",
-			"%s, existing, will be resumed: %" PRIu64 " MiB; required: %s; it has "
-			"%" PRIu32 " output slots of %" PRIu64 " bytes, expected %u or more of "
-			"%" PRIu64 ": kept frames are copied, and [gpu] outputs take EAL memory",
-			e->journal, probe.room >> 20, text, probe.slots, probe.slot_bytes,
-			s->outputs, slots->bytes);
-		check_fix(c,
-			"an existing journal is not resized: remove the file when stores have its "
-			"batches, after a run that has ended; or [egress] journal_slots = 0");
-	} else {
-		check_add(c, CHECK_OK, "journal", "%s%s: %" PRIu64 " MiB; required: %s", e->journal,
-			probe.adopts ? ", existing, will be resumed" : "", probe.room >> 20, text);
+	} else if (!add_slots(c, settings, e)) {
+		check_add(c, CHECK_OK, "journal", "%s%s: %s", s->journal,
+			p->adopts ? ", existing, will be resumed" : "", size);
 	}
 }
 
@@ -275,6 +339,6 @@ check_egress(struct check *c, const struct settings *s, const struct check_egres
 	check_egress_device(c, s, e);
 	check_egress_stores(c, s);
 	check_egress_key(c, s);
-	check_journal(c, s, &e->slots);
+	check_journal(c, s, e);
 	check_spill(c, s);
 }

@@ -6,6 +6,7 @@
 #ifndef CHECK_EGRESS_H
 #define CHECK_EGRESS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,7 +24,12 @@ struct check_egress {
 	uint64_t heap;		   /**< bytes of EAL memory that it uses */
 	bool pins;		   /**< registered memory is locked, as for an RDMA adapter */
 	struct egress_slots slots; /**< output slots in a new journal */
-	/** an existing journal has too few slots of this size: [gpu] outputs take EAL memory */
+	int journal_error;	   /**< of journal_probe() */
+	char journal_message[PATH_MAX];
+	struct journal_probe journal; /**< valid if journal_error is 0 */
+	/**
+	 * an existing journal has too few free slots of this size: [gpu] outputs take EAL memory
+	 */
 	bool lacks_slots;
 };
 
@@ -51,10 +57,18 @@ void check_egress_stores(struct check *c, const struct settings *s);
 void check_egress_key(struct check *c, const struct settings *s);
 
 /**
- * Check for a journal that cannot be created or reused, or is too small for its rate and batches.
- * @param slots  output slots in a new journal
+ * Find out what is at the path of the journal, for check_journal(). check_open_egress() does this
+ * once: a receiver that starts meanwhile would find the file locked.
+ * @param e  `slots` is used
  */
-void check_journal(struct check *c, const struct settings *s, const struct egress_slots *slots);
+void check_probe_journal(struct check_egress *e, const struct settings *s);
+
+/**
+ * Check for a journal that cannot be created or reused, or is too small for its rate and batches,
+ * or has too few free output slots.
+ * @param e  of check_probe_journal()
+ */
+void check_journal(struct check *c, const struct settings *s, const struct check_egress *e);
 
 /** Check that the spill directory is writable and has enough free space; n.a. if none is set. */
 void check_spill(struct check *c, const struct settings *s);

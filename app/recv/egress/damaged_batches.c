@@ -82,7 +82,14 @@ is_zero(const uint8_t *block)
 	return memcmp(block, zeros, XFER_BLOCK) == 0;
 }
 
-/* Add all that no sound batch occupies, without zeros at the end of each part. */
+/*
+ * Add all that no sound batch occupies, without zeros at the end of each part. This includes every
+ * output slot that no sound batch refers to. A record whose checksum is wrong does not say which of
+ * them its batch had: each number in it may be wrong, so the table of references that it leads to
+ * may be that of another batch, which was released. The free space has such tables of many released
+ * batches, and the slots in them are nearly all. To choose among them would risk the only copy of a
+ * batch to save space on a disk once, until someone has examined the file.
+ */
 static void
 add_space(struct content *c, const struct journal *journal)
 {

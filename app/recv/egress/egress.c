@@ -1475,6 +1475,57 @@ egress_slot_return(struct egress *e, uint32_t slot)
 	journal_slot_return(e->journal, slot);
 }
 
+/* Explain why no output slot of the journal is free for kept frames. */
+static void
+explain_slots(const struct egress *e, uint32_t n, uint32_t free, char message[PATH_MAX])
+{
+	const char *path = e->settings.journal;
+	uint64_t slot_bytes;
+	uint32_t slots;
+
+	(void)journal_area(e->journal, &slot_bytes, &slots);
+	if (slots <= n)
+		snprintf(message, PATH_MAX,
+			"kept frames are copied to the journal %.3000s: it is an existing file "
+			"with %u output slots, and [gpu] outputs = %u; to change that, remove it "
+			"after this process has ended and stores have all batches, or lower "
+			"[gpu] outputs",
+			path, slots, n);
+	else if (free < n)
+		snprintf(message, PATH_MAX,
+			"kept frames are copied to the journal %.3000s until this process ends: "
+			"batches of an earlier process have all but %u of its %u output slots, "
+			"and [gpu] outputs = %u; end this process when stores have more of its "
+			"batches, and start it again",
+			path, free, slots, n);
+	else
+		snprintf(message, PATH_MAX,
+			"kept frames are copied to the journal %.3000s until stores have batches "
+			"of an earlier process: they have %u of its %u output slots, and [gpu] "
+			"outputs = %u; more [egress] journal_slots in a new file avoid that",
+			path, slots - free, slots, n);
+}
+
+int
+egress_slots_begin(struct egress *e, uint32_t n, uint32_t *slot, char message[PATH_MAX])
+{
+	uint32_t taken = 0, next;
+
+	message[0] = '\0';
+	while ((next = egress_slot_take(e)) != JOURNAL_NO_SLOT && taken < n)
+		slot[taken++] = next;
+	if (next != JOURNAL_NO_SLOT) {
+		egress_slot_return(e, next);
+		return 0;
+	}
+	explain_slots(e, n, taken, message);
+	if (taken == n)
+		return 0;
+	while (taken > 0)
+		egress_slot_return(e, slot[--taken]);
+	return -ENOSPC;
+}
+
 int
 egress_put(struct egress *e, const struct batch *b)
 {

@@ -211,6 +211,16 @@ uint8_t *egress_area(const struct egress *e, uint64_t *slot_bytes, uint32_t *slo
  */
 uint32_t egress_slot_take(struct egress *e);
 
+/**
+ * Take the output slots that the gangs begin with: `n`, or none. Main lcore before the writer
+ * starts.
+ * @param slot  out: `n` numbers
+ * @param message  out: why kept frames are copied to the journal, and what to do; "" if the journal
+ *   has free slots for them
+ * @return 0; -ENOSPC: fewer than `n` are free
+ */
+int egress_slots_begin(struct egress *e, uint32_t n, uint32_t *slot, char message[PATH_MAX]);
+
 /** Give back an output slot that is not used any more and that no batch refers to. As above. */
 void egress_slot_return(struct egress *e, uint32_t slot);
 

@@ -326,8 +326,8 @@ is_plain(const struct batch_writer_config *c, const struct frame_record *record)
  * @return index of the first frame that was not examined
  */
 static unsigned int
-compress_ahead(const struct batch_writer *w, void *const record[], struct ahead ahead[],
-	unsigned int at, unsigned int n)
+compress_ahead(struct batch_writer *w, void *const record[], struct ahead ahead[], unsigned int at,
+	unsigned int n)
 {
 	const struct batch_writer_config *c = &w->config;
 
@@ -337,12 +337,14 @@ compress_ahead(const struct batch_writer *w, void *const record[], struct ahead 
 		uint8_t *area, *chunk = NULL;
 		uint64_t slot_bytes;
 		uint32_t slots;
+		bool refers;
 
 		*a = (struct ahead){NULL, JOURNAL_NO_SLOT};
 		if (!is_plain(c, r))
 			continue;
 		/* peaks are read from the slot of the chunk */
-		if (w->refers && r->peaks == FRAME_NO_SEARCH)
+		refers = w->refers && r->peaks == FRAME_NO_SEARCH;
+		if (refers)
 			a->slot = egress_slot_take(c->egress);
 		if (a->slot != JOURNAL_NO_SLOT) {
 			area = egress_area(c->egress, &slot_bytes, &slots);
@@ -351,8 +353,10 @@ compress_ahead(const struct batch_writer *w, void *const record[], struct ahead 
 		a->job = compressor_begin(c->compressor,
 			(const uint16_t *)(c->outputs + r->out * c->layout.stride + c->layout.raw),
 			chunk);
-		if (a->job != NULL)
+		if (a->job != NULL) {
+			count(&w->stats.no_slot, refers && a->slot == JOURNAL_NO_SLOT);
 			continue;
+		}
 		if (a->slot != JOURNAL_NO_SLOT)
 			egress_slot_return(c->egress, a->slot);
 		a->slot = JOURNAL_NO_SLOT;

@@ -39,6 +39,17 @@ make_egress(void)
 
 static const struct egress_slots no_slots;
 
+/* Add the row of the journal. */
+static void
+look(const struct settings *s, const struct egress_slots *slots, bool lacks_slots)
+{
+	struct check_egress e = {.slots = *slots};
+
+	check_probe_journal(&e, s);
+	assert_int_equal(e.lacks_slots, lacks_slots);
+	check_journal(&check, s, &e);
+}
+
 static void
 test_none(void **state)
 {
@@ -145,53 +156,139 @@ test_journal(void **state)
 
 	/* 100 MB/s x 4.205 s + 2 x 16.8 MB = 454.1 MB = 434 MiB */
 	egress.journal_bytes = UINT64_C(200) << 20;
-	check_journal(&check, &s, &no_slots);
+	look(&s, &no_slots, false);
 	want(CHECK_FAIL, ": 200 MiB; required: 434 MiB: 100 MB/s x (200 ms commit",
 		"[egress] journal_mib = 434, or a lower rate_mb_per_s");
 	egress.journal_bytes = UINT64_C(434) << 20;
 	egress.rate = 1000000;
-	check_journal(&check, &s, &no_slots);
+	look(&s, &no_slots, false);
 	want(CHECK_OK, ": 434 MiB; required: 37 MiB", "");
 	assert_int_equal(access(journal, F_OK), -1);
 	egress.journal_bytes = UINT64_C(1) << 55;
-	check_journal(&check, &s, &no_slots);
+	look(&s, &no_slots, false);
 	want(CHECK_FAIL, ": needs 32.0 PiB, its file system has", "journal_mib = 37,");
 	/* room for batches, but not for the slots */
 	egress.journal_bytes = UINT64_C(434) << 20;
-	check_journal(&check, &s, &(struct egress_slots){UINT64_C(1) << 36, 16384});
+	look(&s, &(struct egress_slots){UINT64_C(1) << 36, 16384}, false);
 	want(CHECK_FAIL, ", for output slots 1.0 PiB, its file system has",
 		"or fewer journal_slots");
 
 	/* an existing journal keeps its size */
 	s = make_egress();
 	assert_int_equal(journal_open(&r, &small, message), 0);
-	check_journal(&check, &s, &no_slots);
+	look(&s, &no_slots, false);
 	want(CHECK_FAIL, "is locked by another process", "[egress] journal");
 	journal_close(r);
-	check_journal(&check, &s, &no_slots);
+	look(&s, &no_slots, false);
 	want(CHECK_FAIL, ": 16 MiB; required: 434 MiB",
 		"remove the file, and set [egress] journal_mib = 434 or more");
 	egress.rate = 1000;
 	egress.batch_bytes = 1 << 20;
-	check_journal(&check, &s, &no_slots);
+	look(&s, &no_slots, false);
 	want(CHECK_WARN, "journal_mib = 1024 has no effect", "remove the file when stores have");
 	egress.journal_bytes = UINT64_C(16) << 20;
-	check_journal(&check, &s, &no_slots);
+	look(&s, &no_slots, false);
 	want(CHECK_OK, "existing, will be resumed: 16 MiB", "");
 	/* one from before there were slots: outputs take EAL memory */
 	s.outputs = 20;
-	check_journal(&check, &s, &(struct egress_slots){8192, 30});
-	want(CHECK_WARN, "it has 0 output slots of 0 bytes, expected 20 or more of 8192",
+	look(&s, &(struct egress_slots){8192, 30}, true);
+	want(CHECK_WARN,
+		"it has no output slots, expected more than 20 of 8192 bytes: kept frames are copied, "
+		"and [gpu] outputs take EAL memory, until",
 		"remove the file when stores have");
 	s.receiver_id = 2;
-	check_journal(&check, &s, &no_slots);
+	look(&s, &no_slots, false);
 	want(CHECK_FAIL, "belongs to receiver 0000000000000001", "[output] receiver_id");
 	unlink(journal);
 
 	snprintf(path, sizeof(path), "%s/none/journal", root);
 	egress.journal = path;
-	check_journal(&check, &s, &no_slots);
+	look(&s, &no_slots, false);
 	want(CHECK_FAIL, "No such file or directory", "/dev/shm");
+}
+
+/* Put a batch that refers to `n` slots. */
+static void
+put_batch(struct journal *r, uint32_t n)
+{
+	const struct journal_run run = {.name = "run"};
+	struct journal_reference reference[JOURNAL_REFERENCES];
+	struct journal_batch b = {.rows = n, .body_bytes = n * 4096};
+	const int index = journal_run_add(r, &run);
+
+	assert_true(index >= 0);
+	b.run = index;
+	assert_non_null(journal_reserve(r, 4096));
+	for (uint32_t i = 0; i < n; i++)
+		reference[i] =
+			(struct journal_reference){.slot = journal_slot_take(r), .bytes = 4096};
+	journal_refer(r, &b, reference, n);
+	(void)journal_commit(r, &b);
+}
+
+/* An existing journal whose output slots are in use, or are only as many as the gangs have. */
+static void
+test_journal_slots(void **state)
+{
+	const struct egress_slots want_slots = {8192, 30};
+	const struct journal_config config = {.path = journal,
+		.receiver_id = 1,
+		.bytes = 16 << 20,
+		.slot_bytes = 8192,
+		.slots = 30};
+	struct settings s = make_egress();
+	char message[PATH_MAX];
+	struct check_egress e;
+	struct journal *r;
+
+	egress.journal_bytes = 16 << 20;
+	egress.rate = 1000;
+	egress.batch_bytes = 1 << 20;
+	s.outputs = 20;
+	unlink(journal);
+	assert_int_equal(journal_open(&r, &config, message), 0);
+	journal_close(r);
+	look(&s, &want_slots, false);
+	want(CHECK_OK, "existing, will be resumed", "");
+	s.outputs = 30;
+	look(&s, &want_slots, false);
+	want(CHECK_WARN,
+		"it has 30 output slots of 8192 bytes, expected more than [gpu] outputs = 30 of "
+		"8192: kept frames are copied",
+		"remove the file");
+	s.outputs = 31;
+	look(&s, &want_slots, true);
+	want(CHECK_WARN, "and [gpu] outputs take EAL memory", "remove the file");
+	s.outputs = 20;
+	look(&s, &(struct egress_slots){4096, 30}, true);
+	want(CHECK_WARN,
+		"30 output slots of 8192 bytes, expected more than [gpu] outputs = 20 of 4096",
+		"remove the file");
+
+	assert_int_equal(journal_open(&r, &config, message), 1);
+	put_batch(r, 10);
+	journal_close(r);
+	look(&s, &want_slots, false);
+	want(CHECK_WARN,
+		"its batches have 10 of its 30 output slots, [gpu] outputs = 20: kept frames are "
+		"copied until stores have batches",
+		"when stores have more of its batches");
+	s.outputs = 21;
+	look(&s, &want_slots, true);
+	want(CHECK_WARN,
+		"10 of its 30 output slots, [gpu] outputs = 21: kept frames are copied, and [gpu] "
+		"outputs take EAL memory, until the end of the process",
+		"when stores have more of its batches");
+
+	/* the file is examined once: a receiver that starts meanwhile changes nothing */
+	e = (struct check_egress){.slots = want_slots};
+	s.outputs = 19;
+	check_probe_journal(&e, &s);
+	assert_int_equal(journal_open(&r, &config, message), 1);
+	check_journal(&check, &s, &e);
+	want(CHECK_OK, "existing, will be resumed", "");
+	journal_close(r);
+	unlink(journal);
 }
 
 static void
@@ -307,6 +404,7 @@ main(void)
 		TEST(test_stores),
 		TEST(test_key),
 		TEST(test_journal),
+		TEST(test_journal_slots),
 		TEST(test_spill),
 		TEST(test_storage),
 		TEST(test_role),

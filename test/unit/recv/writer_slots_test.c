@@ -190,7 +190,58 @@ short_of_slots(void **state)
 	assert_true(stats.copied_bytes > 0);
 	write_frames(GK_KIND_RAW, false, true, 5, &stats);
 	assert_int_equal(count_references(), 5);
+	assert_int_equal(stats.no_slot, FRAMES - 5);
 	assert_true(stats.copied_bytes > 0);
+}
+
+/* The gangs get as many slots as they need, or none. A message says what the journal lacks. */
+static void
+begin(void **state)
+{
+	uint32_t slot[SLOTS + 1], nb, i;
+	char message[PATH_MAX];
+	uint64_t slot_bytes;
+	struct egress *e;
+
+	unlink(journal);
+	slots = (struct egress_slots){of.layout.stride, SLOTS};
+	e = open_egress("10.0.0.2", EGRESS_ROUND_ROBIN);
+	(void)egress_area(e, &slot_bytes, &nb);
+	assert_int_equal(nb, SLOTS);
+	assert_int_equal(egress_slots_begin(e, nb - 1, slot, message), 0);
+	assert_string_equal(message, "");
+	for (i = 0; i < nb - 1; i++)
+		egress_slot_return(e, slot[i]);
+
+	assert_int_equal(egress_slots_begin(e, nb, slot, message), 0);
+	assert_non_null(strstr(message,
+		"it is an existing file with 28 output slots, and [gpu] "
+		"outputs = 28; to change that, remove it"));
+	assert_non_null(strstr(message, journal));
+	for (i = 0; i < nb; i++)
+		egress_slot_return(e, slot[i]);
+	assert_int_equal(egress_slots_begin(e, nb + 1, slot, message), -ENOSPC);
+	assert_non_null(strstr(message, "existing file with 28 output slots"));
+	egress_destroy(e);
+
+	/* batches have slots */
+	write_frames(GK_KIND_RAW, true, false, 5, &(struct batch_writer_stats){0});
+	e = open_egress("10.0.0.2", EGRESS_ROUND_ROBIN);
+	assert_int_equal(egress_slots_begin(e, nb - 5, slot, message), 0);
+	assert_non_null(strstr(message,
+		"until stores have batches of an earlier process: they "
+		"have 5 of its 28 output slots, and [gpu] outputs = 23;"));
+	for (i = 0; i < nb - 5; i++)
+		egress_slot_return(e, slot[i]);
+	assert_int_equal(egress_slots_begin(e, nb - 4, slot, message), -ENOSPC);
+	assert_non_null(strstr(message,
+		"until this process ends: batches of an earlier process "
+		"have all but 23 of its 28 output slots, and [gpu] outputs = 24;"));
+	/* none was kept */
+	for (i = 0; egress_slot_take(e) != JOURNAL_NO_SLOT; i++)
+		;
+	assert_int_equal(i, nb - 5);
+	egress_destroy(e);
 }
 
 /* The values of CSR data stay where they are; their columns and offsets of rows are copied. */
@@ -224,6 +275,7 @@ main(void)
 		cmocka_unit_test_setup(without_copies, make_rings),
 		cmocka_unit_test(short_of_slots),
 		cmocka_unit_test(lists),
+		cmocka_unit_test(begin),
 	};
 
 	return rig_main(tests);
