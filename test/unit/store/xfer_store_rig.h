@@ -23,11 +23,14 @@
 #include "egress/store_client.h"
 #include "server/store.h"
 
-#define RIG_STATIONS   3 /* one receiver, two stores */
-#define RIG_STORES     2
-#define RIG_SECONDS    30
-#define RIG_RING       (32u << 20)
-#define RIG_SLOT_BYTES (4 * XFER_BLOCK)
+#define RIG_STATIONS 3 /* one receiver, two stores */
+#define RIG_STORES   2
+#define RIG_SECONDS  30
+#define RIG_RING     (32u << 20)
+/* of the stores: tests wait for them again and again, and a turn is much shorter */
+#define RIG_HEARTBEAT_MS 100
+#define RIG_SILENCE_MS	 500
+#define RIG_SLOT_BYTES	 (4 * XFER_BLOCK)
 
 struct rig_station {
 	struct rte_ring *rx; /* of the station's port */

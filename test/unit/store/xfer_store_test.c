@@ -281,7 +281,7 @@ test_away(void **state)
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
 	(void)rig_keep(0, 0, 0);
 	/* longer than silence_ms; meanwhile messages of the peer have arrived */
-	usleep(1300 * 1000);
+	usleep((RIG_SILENCE_MS + 300) * 1000);
 	UNTIL(rig_held() == 0);
 	assert_int_equal(rig_stats_of(0).connections, 1);
 	assert_int_equal(rig_stats_of(0).broken, 0);
@@ -865,7 +865,7 @@ test_settles_aside(void **state)
 	UNTIL(__atomic_load_n(&recoveries, __ATOMIC_ACQUIRE) == 1);
 	UNTIL(c->said_state == XFER_STATE_RECOVERING);
 	/* longer than silence_ms */
-	until = xfer_qp_clock() + 1500;
+	until = xfer_qp_clock() + RIG_SILENCE_MS + 500;
 	while (xfer_qp_clock() < until)
 		rig_turn();
 	assert_int_equal(rig_stats_of(0).state, STORE_CLIENT_WAITING);
