@@ -26,6 +26,17 @@ struct column_set {
 	bool lent;				   /* emitted and not reclaimed */
 };
 
+/*
+ * Parts of a column that are in output slots, in front of its region. Those of the lead column are
+ * the references of the batch; batch_emit copies the others.
+ */
+struct front {
+	struct iovec *part; /* one a row; NULL: the column has none */
+	uint32_t nb;
+	uint64_t bytes;
+	uint32_t crc;
+};
+
 struct table {
 	const struct arrow_schema *schema;
 	struct arrow_template template;
@@ -35,15 +46,12 @@ struct table {
 	unsigned int lead;	 /* number of the buffer that the body begins with */
 	bool placed;		 /* this buffer is in memory of batch_place */
 	struct batch_region own; /* its own memory meanwhile */
-	/* parts that the body begins with: output slots that the lead column refers to */
-	uint32_t nb_references;
-	uint32_t *slots;
-	uint64_t referred; /* bytes of these parts */
-	uint32_t referred_crc;
-	uint64_t copied; /* bytes of images that were copied to regions */
+	struct front *front;	 /* one per buffer */
+	uint32_t *slots;	 /* of the parts in front of the lead column */
+	uint64_t copied;	 /* bytes of images that were copied to regions */
 	struct arrow_node node[ARROW_NODES_MAX];
 	struct arrow_buffer buffer[ARROW_BUFFERS_MAX];
-	struct iovec *body; /* references, buffers and padding */
+	struct iovec *body; /* fronts, buffers and padding */
 	uint32_t null_count[COLUMNS_MAX];
 	size_t align;
 	uint64_t interval;
@@ -144,13 +152,50 @@ set_init(const struct table *t, struct column_set *set, const uint64_t *most)
 	return 0;
 }
 
+/* The parts in front of a column. */
+static struct front *
+front_of(const struct table *t, unsigned int column)
+{
+	return &t->front[t->set->data[column] - t->set->region];
+}
+
+/* Let output slots be in front of the columns that can be long. */
+static int
+fronts_init(struct table *t, uint32_t references)
+{
+	static const unsigned int columns[] = {
+		IMAGES_ROW_PTR, IMAGES_COL, IMAGES_VALUE, IMAGES_RAW};
+	struct front *f;
+
+	t->front = calloc(t->template.nb_buffers, sizeof(*t->front));
+	if (t->front == NULL)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < sizeof(columns) / sizeof(columns[0]) && references > 0; i++) {
+		f = front_of(t, columns[i]);
+		f->part = calloc(references, sizeof(*f->part));
+		if (f->part == NULL)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void
+front_add(struct front *f, const void *bytes, size_t size, uint32_t crc)
+{
+	/* iov_base is not const */
+	f->part[f->nb++] = (struct iovec){(void *)(uintptr_t)bytes, size};
+	f->bytes += size;
+	f->crc = arrow_crc32c_combine(f->crc, crc, size);
+}
+
 static int
 table_init(struct table *t, const struct arrow_schema *schema, const struct arrow_identity *id,
 	uint64_t interval, unsigned int nb_sets, uint32_t references, const uint64_t *most)
 {
 	int ret;
 
-	t->body = calloc(references + ARROW_BUFFERS_MAX + 1, sizeof(*t->body));
+	/* of a row, a reference, and parts in front of two more columns */
+	t->body = calloc(3 * references + ARROW_BUFFERS_MAX + 1, sizeof(*t->body));
 	t->slots = calloc(references + 1, sizeof(*t->slots));
 	if (t->body == NULL || t->slots == NULL)
 		return -ENOMEM;
@@ -161,7 +206,7 @@ table_init(struct table *t, const struct arrow_schema *schema, const struct arro
 	ret = arrow_template_init(&t->template, schema, id);
 	for (unsigned int i = 0; i < nb_sets && ret == 0; i++)
 		ret = set_init(t, &t->sets[i], most);
-	return ret;
+	return ret == 0 ? fronts_init(t, references) : ret;
 }
 
 static void
@@ -176,6 +221,9 @@ table_free(struct table *t)
 		free(set->region);
 		free(set->metadata);
 	}
+	for (i = 0; t->front != NULL && i < t->template.nb_buffers; i++)
+		free(t->front[i].part);
+	free(t->front);
 	arrow_template_free(&t->template);
 	free(t->body);
 	free(t->slots);
@@ -187,7 +235,7 @@ column_bytes(const struct table *t, unsigned int column)
 {
 	const struct batch_region *r = t->set->data[column];
 
-	return r->used + (r == &t->set->region[t->lead] ? t->referred : 0);
+	return r->used + t->front[r - t->set->region].bytes;
 }
 
 /* Fill in the field nodes: rows of each column, items of each list. */
@@ -240,7 +288,7 @@ count_bytes(const struct table *t, const struct batch_builder_config *config, st
 		batch->kept_bytes += column_bytes(t, columns[i]);
 	batch->copied_bytes = t->copied;
 	if (config->reclaim == NULL)
-		batch->copied_bytes += batch->kept_bytes - t->referred - placed;
+		batch->copied_bytes += batch->kept_bytes - t->front[t->lead].bytes - placed;
 }
 
 static void
@@ -251,26 +299,30 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 	struct column_set *set = t->set;
 	struct arrow_batch numbers;
 	struct batch_region *r;
-	unsigned int i, k, nb;
-	uint64_t at = 0, size, before;
+	unsigned int i, k, nb = 0;
+	uint64_t at = 0, size;
 	struct batch batch;
-	uint32_t crc = t->referred_crc;
+	struct front *f;
+	uint32_t crc = 0;
 
 	if (t->rows == 0)
 		return;
-	nb = t->nb_references;
 	for (k = 0; k < t->template.nb_buffers; k++) {
 		i = buffer_at(t, k);
 		r = &set->region[i];
-		before = k == 0 ? t->referred : 0;
-		t->buffer[i] = (struct arrow_buffer){at, before + r->used};
-		if (before + r->used == 0)
+		f = &t->front[i];
+		t->buffer[i] = (struct arrow_buffer){at, f->bytes + r->used};
+		if (f->bytes + r->used == 0)
 			continue;
-		size = batch_region_finish(r, before, t->align);
+		if (f->nb > 0)
+			memcpy(&t->body[nb], f->part, f->nb * sizeof(*f->part));
+		nb += f->nb;
+		size = batch_region_finish(r, f->bytes, t->align);
+		crc = arrow_crc32c_combine(crc, f->crc, f->bytes);
 		crc = arrow_crc32c_combine(crc, r->crc, size);
 		if (size > 0)
 			t->body[nb++] = (struct iovec){r->base, size};
-		at += before + size;
+		at += f->bytes + size;
 	}
 	size = -at & (ARROW_BLOCK - 1);
 	if (size > 0) {
@@ -296,7 +348,7 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 		.metadata_size = t->template.size,
 		.body = t->body,
 		.nb_body = nb,
-		.nb_references = t->nb_references,
+		.nb_references = t->front[t->lead].nb,
 		.slots = t->slots,
 		.body_length = at,
 		.rows = t->rows,
@@ -319,9 +371,8 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 	t->set = next_set(t, config->ahead, at);
 	t->rows = 0;
 	t->bytes = 0;
-	t->nb_references = 0;
-	t->referred = 0;
-	t->referred_crc = 0;
+	for (i = 0; i < t->template.nb_buffers; i++)
+		t->front[i] = (struct front){.part = t->front[i].part};
 	t->copied = 0;
 	memset(t->null_count, 0, sizeof(t->null_count));
 }
@@ -604,7 +655,7 @@ images_columns_full(const struct batch_builder *b, const struct image_row *row)
 {
 	const struct table *t = &b->table[ARROW_IMAGES];
 
-	return t->set->data[IMAGES_ROW_PTR]->used / sizeof(uint32_t) + row->nb_row_ptr >
+	return column_bytes(t, IMAGES_ROW_PTR) / sizeof(uint32_t) + row->nb_row_ptr >
 		ELEMENTS_MAX ||
 		column_bytes(t, IMAGES_VALUE) / b->config.layout.value_size + row->nb_value >
 		ELEMENTS_MAX ||
@@ -652,7 +703,7 @@ may_refer(
 	const struct table *t = &b->table[ARROW_IMAGES];
 	const struct batch_region *lead = &t->set->region[t->lead];
 
-	return t->nb_references < b->config.references &&
+	return t->front[t->lead].nb < b->config.references &&
 		(row->chunk_bound > 0 ? rec->chunk_bytes > 0 : row->nb_value > 0) &&
 		t->set->data[main_column(b, rec->kind)] == lead && !t->placed && lead->used == 0;
 }
@@ -671,11 +722,25 @@ refer(struct batch_builder *b, const struct frame_record *rec, const struct imag
 	/* 0: none. If it is the CRC, it is computed again, to the same value. */
 	if (crc == 0)
 		crc = arrow_crc32c(0, bytes, size);
-	t->referred_crc = arrow_crc32c_combine(t->referred_crc, crc, size);
-	t->referred += size;
-	/* iov_base is not const */
-	t->body[t->nb_references] = (struct iovec){(void *)(uintptr_t)bytes, size};
-	t->slots[t->nb_references++] = rec->out;
+	t->slots[t->front[t->lead].nb] = rec->out;
+	front_add(&t->front[t->lead], bytes, size, crc);
+}
+
+/* Add items of a list. @param stays  the output slot stays as it is until the batch is emitted */
+static void
+put_items(struct table *t, unsigned int column, const void *items, size_t nb, size_t width,
+	bool stays)
+{
+	struct front *f = front_of(t, column);
+
+	/* none follows bytes of the column that were copied */
+	if (stays && nb > 0 && t->set->data[column]->used == 0) {
+		front_add(f, items, nb * width, arrow_crc32c(0, items, nb * width));
+		end_list(t, column, width);
+		return;
+	}
+	put_list(t, column, items, nb, width);
+	t->copied += nb * width;
 }
 
 /* Append a chunk. @param chunk  see images_add() */
@@ -730,11 +795,11 @@ images_add(struct batch_builder *b, const struct frame_record *rec, const struct
 
 	put(t, IMAGES_FRAME, &rec->frame, sizeof(rec->frame));
 	put(t, IMAGES_KIND, &kind, sizeof(kind));
-	put_list(t, IMAGES_ROW_PTR, row.output + l->row_ptr, row.nb_row_ptr, sizeof(uint32_t));
-	put_list(t, IMAGES_COL, row.output + l->col, row.nb_col, sizeof(uint16_t));
-	put_list(t, IMAGES_VALUE, row.output + l->value, refers ? 0 : row.nb_value, l->value_size);
-	t->copied += row.nb_row_ptr * sizeof(uint32_t) + row.nb_col * sizeof(uint16_t) +
-		(refers ? 0 : row.nb_value * l->value_size);
+	put_items(t, IMAGES_ROW_PTR, row.output + l->row_ptr, row.nb_row_ptr, sizeof(uint32_t),
+		refers);
+	put_items(t, IMAGES_COL, row.output + l->col, row.nb_col, sizeof(uint16_t), refers);
+	put_items(t, IMAGES_VALUE, row.output + l->value, refers ? 0 : row.nb_value, l->value_size,
+		false);
 	put_validity(t, IMAGES_RAW, row.chunk_bound > 0);
 	if (row.chunk_bound > 0 && !refers)
 		put_chunk(b, rec, &row, chunk);

@@ -7,7 +7,8 @@
  * that all of them can be reused immediately. The largest column can grow in memory of the caller,
  * so that its bytes are not copied again. The bytes of a chunk, and the values of a full image or
  * of CSR data, need not be copied at all: batch_builder_refer() adds a row that refers to them in
- * their output slot. One thread per builder. There is no lock, and no allocation after
+ * their output slot. The other bytes of CSR data then stay in the slot, too, until batch_emit
+ * copies them. One thread per builder. There is no lock, and no allocation after
  * batch_builder_create(). With several sets of columns a batch is written in place while the next
  * one grows.
  *
@@ -52,7 +53,8 @@ struct batch {
 	/**
 	 * The non-empty buffers, in the order of the body. Of `frames`, one per column, in order,
 	 * up to `pedestal_version`.
-	 * Of `images`, each part except references and padding starts at a page. The body begins
+	 * Of `images`, each part starts at a page, except references, padding and the parts of
+	 * `row_ptr` and `col` that are in output slots: they follow one another. The body begins
 	 * with the column with most of the bytes, if it is not empty: `raw` if the first row is a
 	 * chunk, otherwise `value`. This column is the references and the part that follows them,
 	 * which has the rows that were copied and the padding, if there are any.
@@ -180,7 +182,8 @@ int batch_builder_add_packed(struct batch_builder *builder, const struct frame_r
 /**
  * As batch_builder_add(), without a copy of the frame's chunk, or of its values if it is not a
  * chunk: the batch refers to them in the output slot, which belongs to the batch from then on.
- * `row_ptr` and `col` of CSR data are copied. May emit batches first. The CRC of the chunk is
+ * `row_ptr` and `col` of CSR data are read there when the batch is emitted, unless the batch has
+ * copied bytes of these columns. May emit batches first. The CRC of the chunk is
  * frame_record.chunk_crc32c; the CPU computes that of other values.
  * @return 1: the batch refers to the slot. Otherwise as batch_builder_add(), and the slot can be
  *   reused: the frame has no image, or it was copied because it has no value or is yet to be
