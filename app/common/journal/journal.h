@@ -187,8 +187,9 @@ const char *journal_default_path(void);
  * bits in one of them are corrected, too. The file is refused if a value that all batches depend on
  * is out of range, or if a run or a store is damaged.
  * A store is damaged, too, if batches were sent to it and its record is free. A file that begins
- * with zeros is created again only if it is empty. All of the file is allocated, also of an existing
- * sparse one. If another process of this user truncates the file, this process is killed by SIGBUS.
+ * with zeros is created again only if it is empty. The whole file is allocated, even if an existing
+ * one is sparse. If another process of this user truncates the file, this process is killed by
+ * SIGBUS.
  * @param message  out: what was done, or what was found and expected
  * @return 0: created, no batch is held; 1: adopted, with its existing capacity
  *   - -EBUSY: another process has it open

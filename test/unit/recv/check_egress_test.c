@@ -193,8 +193,8 @@ test_journal(void **state)
 	s.outputs = 20;
 	look(&s, &(struct egress_slots){8192, 30}, true);
 	want(CHECK_WARN,
-		"it has no output slots, expected more than 20 of 8192 bytes: kept frames are copied, "
-		"and [gpu] outputs take EAL memory, until",
+		"it has no output slots, expected more than 20 of 8192 bytes: kept frames are "
+		"copied, and [gpu] outputs take EAL memory, until",
 		"remove the file when stores have");
 	s.receiver_id = 2;
 	look(&s, &no_slots, false);
