@@ -83,6 +83,7 @@ struct scan_client {
 	uint8_t *slots;
 	uint64_t sent, received; /* numbers of the next messages */
 	uint64_t heard, said;	 /* ms */
+	uint64_t over_until;	 /* ms; end of the time to send why this end ends; 0: none */
 	bool yield;		 /* a caller with the same CPU has something to do */
 
 	sem_t ready; /* ends the wait of a caller, once for each time that `waiting` was set */
@@ -648,7 +649,8 @@ send_refuse(struct scan_client *c, enum scan_reason reason)
 
 /*
  * End the connection to a server that sent something that is no result, or does not end a result.
- * The reason is sent to the server. If all send buffers are in use, this is tried again later.
+ * The reason is sent to the server. If all send buffers are in use, this is tried again for a time:
+ * a server that takes no messages does not keep the connection.
  */
 static void
 end_over(struct scan_client *c)
@@ -660,7 +662,11 @@ end_over(struct scan_client *c)
 		c->over = SCAN_REASON_OVERDUE;
 	over = c->over;
 	pthread_mutex_unlock(&c->lock);
-	if (over != SCAN_REASON_NONE && send_refuse(c, over))
+	if (over == SCAN_REASON_NONE)
+		return;
+	if (c->over_until == 0)
+		c->over_until = xfer_qp_clock() + LEAVE_MS;
+	if (send_refuse(c, over) || xfer_qp_clock() >= c->over_until)
 		broken(c, over);
 }
 

@@ -43,6 +43,7 @@ enum deed {
 	DEED_IDLE,	 /* it ends the connection, as there was no query for long */
 	DEED_NEW_REASON, /* it ends the connection for a reason of a later version */
 	DEED_ENDLESS,	 /* a type that the client does not support; a cancel has no effect */
+	DEED_DEAF,	 /* the same; then it sends, and takes no message any more */
 	/* a schema with a type that the client does not support, and parts. When the client cancels
 	 * the query, it ends. The next query is answered by an error */
 	DEED_UNSUPPORTED,
@@ -61,6 +62,9 @@ struct server {
 	unsigned int freed; /* parts; atomic */
 	unsigned int slots; /* that were returned */
 	enum scan_reason refused;
+	bool deaf;
+	unsigned int unheard; /* messages that were sent meanwhile */
+	uint64_t sent_at;     /* ms */
 };
 
 /* One life of a client. */
@@ -202,7 +206,9 @@ answer_query(uint32_t cursor)
 		return;
 	case DEED_UNSUPPORTED:
 	case DEED_ENDLESS:
+	case DEED_DEAF:
 		answer_unsupported(cursor, false);
+		server.deaf = job.deed == DEED_DEAF;
 		return;
 	}
 	say(&data, data.m.head.length);
@@ -298,6 +304,37 @@ take_request(const struct rdma_event *event)
 	server.conn = event->conn;
 }
 
+/*
+ * Send without taking messages: first as much as the client must return, one at a time, until its
+ * messages fill the receives here and the sends there; then that this end is alive.
+ */
+static void
+be_deaf(void)
+{
+	const uint64_t now = xfer_qp_clock();
+	const bool more = server.unheard < SCAN_WINDOW - 4;
+	const struct scan_record part = {.kind = SCAN_METADATA, .length = 8, .total = 8};
+	struct rdma_wc wc;
+	struct scan_msg m;
+
+	while (rdma_poll_cq(server.link.cq, &wc, 1) == 1) {
+		if (wc.op == RDMA_WC_SEND)
+			server.link.free_send[server.link.nb_free_sends++] = (uint32_t)wc.wr_id;
+	}
+	if (now < server.sent_at + (more ? 10 : SCAN_ALIVE_MS))
+		return;
+	server.sent_at = now;
+	server.unheard++;
+	scan_msg_begin(&m, SCAN_ALIVE, sizeof(m), 0);
+	scan_msg_begin(&data, SCAN_DATA, sizeof(data.m), 0);
+	data.m.cursor = 1;
+	assert_true(scan_record_put(&data.m, &part, "nothing"));
+	if (more)
+		say(&data, data.m.head.length);
+	else
+		say(&m, sizeof(m));
+}
+
 static void
 turn(void)
 {
@@ -319,7 +356,9 @@ turn(void)
 		else if (event[i].type == RDMA_EVENT_ESTABLISHED)
 			server.established = true;
 	}
-	if (server.link_is_open)
+	if (server.deaf)
+		be_deaf();
+	else if (server.link_is_open)
 		(void)xfer_qp_poll(&server.link);
 	if (server.established && server.answer_due) {
 		server.answer_due = false;
@@ -342,7 +381,7 @@ client_main(void *arg)
 		.key = key_path,
 		.slots = SLOTS,
 		.slot_bytes = SLOT,
-		.timeout_ms = job.deed == DEED_ENDLESS ? 1000 : 0,
+		.timeout_ms = job.deed == DEED_ENDLESS || job.deed == DEED_DEAF ? 1000 : 0,
 		.pull = job.pull,
 	};
 	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
@@ -412,7 +451,7 @@ int __wrap_ipc_reader_schema(struct ipc_reader *r, const void *metadata, size_t 
 int
 __wrap_ipc_reader_head(const void *metadata, size_t size, uint64_t *body)
 {
-	if (job.deed != DEED_UNSUPPORTED && job.deed != DEED_ENDLESS)
+	if (job.deed != DEED_UNSUPPORTED && job.deed != DEED_ENDLESS && job.deed != DEED_DEAF)
 		return __real_ipc_reader_head(metadata, size, body);
 	*body = 0;
 	return IPC_SCHEMA;
@@ -562,6 +601,15 @@ endless(void **state)
 	}
 }
 
+/* Nor for a message to tell the server, while all of its messages are in flight. */
+static void
+deaf(void **state)
+{
+	run(DEED_DEAF, false);
+	assert_int_equal(job.schema, ENOTSUP);
+	assert_int_equal(job.again, -EPIPE);
+}
+
 /* ---- main ------------------------------------------------------------------------------------ */
 
 static int
@@ -629,6 +677,7 @@ main(void)
 		cmocka_unit_test(unsupported),
 		cmocka_unit_test(new_reason),
 		cmocka_unit_test(endless),
+		cmocka_unit_test(deaf),
 	};
 
 	if (rte_eal_init(sizeof(eal) / sizeof(eal[0]), (char **)(uintptr_t)eal) < 0)
