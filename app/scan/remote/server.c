@@ -67,7 +67,7 @@ struct session {
 	struct xfer_identity identity;
 	struct scan_answer answer; /* to be sent when the connection is established */
 	bool answer_due;
-	enum scan_reason unsent;
+	enum scan_reason unsent; /* of a SCAN_REFUSE that could not be sent yet */
 	int place;		 /* of the admission; -1: none */
 	uint64_t sent, received; /* numbers of the next messages */
 	uint64_t heard, said;	 /* ms */
@@ -140,6 +140,16 @@ send_refuse(struct session *c, enum scan_reason reason)
 	return xfer_qp_send(&c->link, sizeof(*m)) == 0;
 }
 
+/* Send the reason why the session ends, and give it time to arrive. If no message is free: later. */
+static void
+send_unsent(struct session *c)
+{
+	if (c->unsent == SCAN_REASON_NONE || !send_refuse(c, c->unsent))
+		return;
+	c->unsent = SCAN_REASON_NONE;
+	c->until = xfer_qp_clock() + LEAVE_MS;
+}
+
 static void
 refuse(struct session *c, enum scan_reason reason)
 {
@@ -152,15 +162,15 @@ refuse(struct session *c, enum scan_reason reason)
 	if (c->worker != NULL)
 		scan_worker_stop(c->worker);
 	leave_admission(c);
-	if (!c->established && reason != SCAN_REASON_LATE) {
-		/* AUTH may arrive before the event that the connection is established */
-		c->unsent = reason;
-	} else if (!send_refuse(c, reason)) {
-		begin_close(c);
-		return;
-	}
+	c->unsent = reason;
 	c->until = xfer_qp_clock() + LEAVE_MS;
-	c->state = LEAVING;
+	/* AUTH may arrive before the event that the connection is established */
+	if (c->established || reason == SCAN_REASON_LATE)
+		send_unsent(c);
+	if (c->link.broken)
+		begin_close(c);
+	else
+		c->state = LEAVING;
 }
 
 static void
@@ -389,10 +399,8 @@ take_query(struct session *c, const struct scan_query *m)
 static enum scan_reason
 take_cancel(struct session *c, const struct scan_cancel *m)
 {
-	if (m->cursor == c->cursor && c->querying) {
+	if (scan_worker_cancel(c->worker, m->cursor, SCAN_END_CANCELLED))
 		COUNT(c->server->counters.cancelled, 1);
-		scan_worker_cancel(c->worker, c->cursor, SCAN_END_CANCELLED);
-	}
 	return SCAN_REASON_NONE;
 }
 
@@ -564,9 +572,6 @@ static void
 established(struct session *c)
 {
 	c->established = true;
-	if (c->unsent != SCAN_REASON_NONE)
-		(void)send_refuse(c, c->unsent);
-	c->unsent = SCAN_REASON_NONE;
 	if (c->answer_due && c->state == UP)
 		send_answer(c);
 }
@@ -760,12 +765,12 @@ watch(struct session *c, uint64_t now)
 	}
 	if (state.end == SCAN_END_NOT && now > c->begun + config->deadline_ms) {
 		COUNT(c->server->counters.deadlines, 1);
-		scan_worker_cancel(c->worker, c->cursor, SCAN_END_DEADLINE);
+		(void)scan_worker_cancel(c->worker, c->cursor, SCAN_END_DEADLINE);
 		c->cancel_at = now + CANCEL_MS;
 		c->over_at = now;
 	} else if (state.end != SCAN_END_NOT && now >= c->cancel_at) {
 		/* a statement that is about to start misses an interrupt */
-		scan_worker_cancel(c->worker, c->cursor, state.end);
+		(void)scan_worker_cancel(c->worker, c->cursor, state.end);
 		c->cancel_at = now + CANCEL_MS;
 		c->over_at = c->over_at == 0 ? now : c->over_at;
 		if (now > c->over_at + OVERDUE_MS)
@@ -808,7 +813,9 @@ work(struct session *c, uint64_t now)
 	}
 	if (c->state == UP)
 		watch(c, now);
-	else if (c->state == LEAVING && now >= c->until)
+	if (c->state == LEAVING && c->established)
+		send_unsent(c);
+	if (c->state == LEAVING && now >= c->until)
 		begin_close(c);
 	return busy;
 }

@@ -49,11 +49,11 @@ struct scan_worker {
 	char *sql;
 	uint32_t cursor;
 	enum scan_form form;
-	uint32_t window;		  /* messages that the client can take */
+	uint32_t nb_unreturned;		  /* messages that were sent, and not returned yet */
 	struct scan_worker_memory memory; /* part_bytes is 0: none yet */
 	uint32_t free_slot[SCAN_SLOTS_MAX];
 	uint32_t nb_free_slots;
-	bool slot_used[SCAN_SLOTS_MAX];
+	bool slot_used[SCAN_SLOTS_MAX]; /* it was sent, and not returned yet */
 	bool stage_used[SCAN_STAGES];
 	struct output *queue; /* ring of QUEUE elements */
 	uint32_t head, tail;  /* next to be taken; next to be filled */
@@ -152,6 +152,15 @@ begin_message(struct scan_worker *w)
 	w->message->cursor = w->cursor;
 }
 
+/* Whether the queue has no room, or the client could not take another message. With the lock. */
+static bool
+is_full(const struct scan_worker *w)
+{
+	const uint32_t queued = w->tail - w->head;
+
+	return queued == QUEUE || queued + w->nb_unreturned >= SCAN_WINDOW;
+}
+
 /*
  * Queue the message.
  * @param part  that it announces; NULL: none
@@ -168,8 +177,7 @@ queue_message(struct scan_worker *w, const struct scan_output *part, bool last)
 	if (w->message->nb == 0 && !last)
 		return 0;
 	pthread_mutex_lock(&w->lock);
-	while (!w->stopping && (last || !must_end(w)) &&
-		(w->window == 0 || w->tail - w->head == QUEUE))
+	while (!w->stopping && (last || !must_end(w)) && is_full(w))
 		wait_changed(w);
 	if (must_end(w))
 		ret = -ECANCELED;
@@ -181,7 +189,6 @@ queue_message(struct scan_worker *w, const struct scan_output *part, bool last)
 		o->out.last = last;
 		o->out.times = w->times;
 		w->nb_gathered += o->out.nb_pieces > 0;
-		w->window--;
 	}
 	if (last) {
 		free(w->sql);
@@ -263,10 +270,8 @@ take_stage(struct scan_worker *w, uint32_t *slot)
 	if (stage >= 0) {
 		w->stage_used[stage] = true;
 		*slot = SCAN_SLOTS_MAX;
-		if (w->memory.slots > 0) {
+		if (w->memory.slots > 0)
 			*slot = w->free_slot[--w->nb_free_slots];
-			w->slot_used[*slot] = true;
-		}
 	}
 	pthread_mutex_unlock(&w->lock);
 	return stage;
@@ -277,10 +282,8 @@ static void
 return_stage(struct scan_worker *w, uint32_t stage, uint32_t slot)
 {
 	w->stage_used[stage] = false;
-	if (slot == SCAN_SLOTS_MAX)
-		return;
-	w->slot_used[slot] = false;
-	w->free_slot[w->nb_free_slots++] = slot;
+	if (slot != SCAN_SLOTS_MAX)
+		w->free_slot[w->nb_free_slots++] = slot;
 }
 
 /* Get the registration of the file that has some bytes. @return SCAN_FILES: none */
@@ -769,7 +772,6 @@ scan_worker_create(const struct scan_worker_config *config)
 	w->config = *config;
 	w->identity = *config->identity;
 	xfer_identity_forget(&w->identity);
-	w->window = SCAN_WINDOW;
 	w->queue = calloc(QUEUE, sizeof(*w->queue));
 	w->message = calloc(1, SCAN_MSG_MAX);
 	pthread_mutex_init(&w->lock, NULL);
@@ -855,16 +857,20 @@ scan_worker_query(struct scan_worker *w, uint32_t cursor, enum scan_form form, c
 	return idle;
 }
 
-void
+bool
 scan_worker_cancel(struct scan_worker *w, uint32_t cursor, enum scan_end why)
 {
+	bool first = false;
+
 	pthread_mutex_lock(&w->lock);
 	if (w->running && w->cursor == cursor) {
-		if (w->end == SCAN_END_NOT)
+		first = w->end == SCAN_END_NOT;
+		if (first)
 			w->end = why;
 		interrupt(w);
 	}
 	unlock_and_wake_query(w);
+	return first;
 }
 
 bool
@@ -874,7 +880,7 @@ scan_worker_credit(struct scan_worker *w, const struct scan_credit *m)
 	uint32_t i;
 
 	pthread_mutex_lock(&w->lock);
-	good = m->messages <= SCAN_WINDOW - w->window;
+	good = m->messages <= w->nb_unreturned;
 	for (i = 0; i < m->nb && good; i++) {
 		good = w->slot_used[m->slot[i]];
 		if (!good)
@@ -883,7 +889,7 @@ scan_worker_credit(struct scan_worker *w, const struct scan_credit *m)
 		w->free_slot[w->nb_free_slots++] = m->slot[i];
 	}
 	if (good)
-		w->window += m->messages;
+		w->nb_unreturned -= m->messages;
 	unlock_and_wake_query(w);
 	return good;
 }
@@ -964,7 +970,6 @@ scan_worker_drop(struct scan_worker *w)
 	const struct scan_output *o = &w->queue[w->head % QUEUE].out;
 
 	pthread_mutex_lock(&w->lock);
-	w->window++;
 	if (o->length > 0)
 		return_stage(w, o->stage, o->slot);
 	take_output(w);
@@ -974,7 +979,13 @@ scan_worker_drop(struct scan_worker *w)
 void
 scan_worker_taken(struct scan_worker *w)
 {
+	const struct scan_output *o = &w->queue[w->head % QUEUE].out;
+
 	pthread_mutex_lock(&w->lock);
+	/* from here on, the client may return them */
+	w->nb_unreturned++;
+	if (o->length > 0 && o->slot != SCAN_SLOTS_MAX)
+		w->slot_used[o->slot] = true;
 	take_output(w);
 	unlock_and_wake_query(w);
 }

@@ -81,11 +81,15 @@ enum scan_end {
 	SCAN_END_UNREADABLE, /**< the bytes written for it are not those of a file */
 };
 
-/** End a query, if it is executed. Call it again until the query has ended: see
- * sql_session_cancel(). @param cursor  of the query */
-void scan_worker_cancel(struct scan_worker *w, uint32_t cursor, enum scan_end why);
+/**
+ * End a query, if it is executed. Call it again until the query has ended: see
+ * sql_session_cancel().
+ * @param cursor  of the query
+ * @return whether this call is the first one for a query that is executed
+ */
+bool scan_worker_cancel(struct scan_worker *w, uint32_t cursor, enum scan_end why);
 
-/** Accept the credit of the client. @return false: the slots were not in use */
+/** Accept the credit of the client. @return false: messages or slots that were not sent to it */
 bool scan_worker_credit(struct scan_worker *w, const struct scan_credit *m);
 
 /** State of the present query. */

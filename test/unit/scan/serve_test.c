@@ -43,6 +43,7 @@ struct peer {
 	uint64_t sent, received;
 	uint32_t cursor;
 	bool lazy; /* gives no credit, and frees nothing */
+	bool deaf; /* takes no messages */
 	bool pull; /* reads bodies */
 	struct {
 		uint64_t addr;
@@ -66,6 +67,8 @@ static struct rdma_pd *pd;
 static struct rdma_mr *mr;
 static uint8_t *slots;
 static struct scan_server *server;
+static bool stopped;	       /* the server is not polled */
+static uint32_t receives = 64; /* of a client, besides XFER_RECEIVES */
 static struct peer peer[PEERS];
 static struct xfer_key key[2];
 static char dir[] = "/tmp/serve_test.XXXXXX";
@@ -280,7 +283,7 @@ turn(void)
 				rte_pktmbuf_free(m);
 		}
 	}
-	if (server != NULL && !scan_server_poll(server))
+	if (server != NULL && !stopped && !scan_server_poll(server))
 		usleep(20);
 	(void)rdma_progress(dev, 0);
 	n = rdma_poll_cm(dev, event, 4);
@@ -289,7 +292,7 @@ turn(void)
 			on_event(rdma_conn_context(event[i].conn), &event[i]);
 	}
 	for (i = 0; i < PEERS; i++) {
-		if (peer[i].link_is_open)
+		if (peer[i].link_is_open && !peer[i].deaf)
 			(void)xfer_qp_poll(&peer[i].link);
 	}
 }
@@ -309,7 +312,7 @@ call(unsigned int i, const char *name, const struct xfer_key *k)
 {
 	const struct xfer_qp_config config = {.dev = dev,
 		.pd = pd,
-		.receives = 64,
+		.receives = receives,
 		.writes = SCAN_PARTS,
 		.ops = &ops,
 		.arg = &peer[i]};
@@ -473,6 +476,8 @@ close_server(void)
 static int
 no_server(void **state)
 {
+	stopped = false;
+	receives = 64;
 	if (server != NULL)
 		close_server();
 	return 0;
@@ -797,6 +802,7 @@ cancelled(void **state)
 	for (i = 0; i < 3; i++) {
 		ask(p, ENDLESS);
 		cancel(p);
+		cancel(p);
 		wait_for(p->ended);
 		assert_string_equal(p->sqlstate, "57014");
 	}
@@ -807,6 +813,78 @@ cancelled(void **state)
 	ask(p, "SELECT 2");
 	wait_for(p->ended);
 	assert_int_equal(p->error, 0);
+	/* each query counts once, and one that has ended does not */
+	assert_int_equal(scan_server_get_counters(server)->cancelled, 3);
+}
+
+/* Have the engine queue a result that is not sent, and the client send something. */
+static struct peer *
+queue_result(void)
+{
+	const struct scan_server_counters *n = scan_server_get_counters(server);
+	struct peer *p = connect_peer(0);
+	const uint64_t queries = n->queries, until = xfer_qp_clock() + SECONDS * 1000;
+	const uint64_t batches = __atomic_load_n(&n->work.batches, __ATOMIC_RELAXED);
+
+	p->lazy = true;
+	ask(p, "SELECT * FROM range(100000)");
+	wait_for(n->queries > queries);
+	stopped = true;
+	while (__atomic_load_n(&n->work.batches, __ATOMIC_RELAXED) < batches + 2) {
+		assert_true(xfer_qp_clock() < until);
+		usleep(100);
+	}
+	return p;
+}
+
+/* Messages and slots are not returned before the server has used them. */
+static void
+early_credit(void **state)
+{
+	struct peer *p;
+	unsigned int i;
+
+	open_server(&plain);
+	for (i = 0; i < 2; i++) {
+		p = queue_result();
+		give_credit(p, i == 0, i == 0 ? -1 : 0);
+		turn();
+		stopped = false;
+		wait_for(p->refused || p->ended);
+		assert_int_equal(p->refused, SCAN_REASON_ORDER);
+		assert_int_equal(p->messages, 0);
+		hang_up(p);
+		wait_for_sessions(0);
+	}
+}
+
+/* A client hears why it is refused, also if it takes messages so slowly that no more can be sent. */
+static void
+slow_to_listen(void **state)
+{
+	static char sql[SCAN_QUERY_PART];
+	struct peer *p;
+	size_t length;
+	uint64_t until;
+
+	length = snprintf(sql, sizeof(sql), "SELECT 1");
+	while (length < 3000)
+		length += snprintf(sql + length, sizeof(sql) - length, ",1");
+	receives = 1;
+	open_server(&plain);
+	p = connect_peer(0);
+	p->deaf = true;
+	/* the schema has more bytes than the receives and the messages in flight */
+	ask(p, sql);
+	wait_for(scan_server_get_counters(server)->inline_bytes > 40 * SCAN_RECORD_PART);
+	for (until = xfer_qp_clock() + 100; xfer_qp_clock() < until;)
+		turn();
+	scan_server_stop(server);
+	for (until = xfer_qp_clock() + 100; xfer_qp_clock() < until;)
+		turn();
+	p->deaf = false;
+	wait_for(p->refused || p->gone);
+	assert_int_equal(p->refused, SCAN_REASON_STOPPING);
 }
 
 static void
@@ -1242,6 +1320,8 @@ main(void)
 		cmocka_unit_test_teardown(foreign_keys, no_server),
 		cmocka_unit_test_teardown(stopped_client, no_server),
 		cmocka_unit_test_teardown(cancelled, no_server),
+		cmocka_unit_test_teardown(early_credit, no_server),
+		cmocka_unit_test_teardown(slow_to_listen, no_server),
 		cmocka_unit_test_teardown(deadline, no_server),
 		cmocka_unit_test_teardown(idle, no_server),
 		cmocka_unit_test_teardown(killed, no_server),
