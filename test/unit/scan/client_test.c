@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +24,12 @@
 #include <rte_mbuf.h>
 
 #include "../roce/ring_port.h"
+#include "adbc/pipe.h"
+#include "query.h"
 #include "remote/client.h"
 #include "remote/proof.h"
 #include "sql/ipc_reader.h"
+#include "statements.h"
 #include "xfer/qp.h"
 
 #define SECONDS 30
@@ -34,13 +38,16 @@
 
 /* What the server does with a query. */
 enum deed {
-	DEED_TOO_MANY,	 /* it announces more parts than it may */
-	DEED_TOO_LONG,	 /* a part that is longer than a slot */
-	DEED_WRONG_WAY,	 /* parts in another way than granted */
-	DEED_WRONG_KEY,	 /* a part that cannot be read */
-	DEED_WRITTEN,	 /* it writes to a client that reads: no bytes, with an immediate */
-	DEED_VANISH,	 /* it closes the connection */
-	DEED_IDLE,	 /* it ends the connection, as there was no query for long */
+	DEED_TOO_MANY,	/* it announces more parts than it may */
+	DEED_TOO_LONG,	/* a part that is longer than a slot */
+	DEED_WRONG_WAY, /* parts in another way than granted */
+	DEED_WRONG_KEY, /* a part that cannot be read */
+	DEED_WRITTEN,	/* it writes to a client that reads: no bytes, with an immediate */
+	DEED_VANISH,	/* it closes the connection */
+	DEED_IDLE,	/* it ends the connection, as there was no query for long */
+	/* the same at the second query, when it is cancelled if the job is interrupted; other
+	 * queries are errors */
+	DEED_IDLE_ONCE,
 	DEED_NEW_REASON, /* it ends the connection for a reason of a later version */
 	DEED_ENDLESS,	 /* a type that the client does not support; a cancel has no effect */
 	DEED_DEAF,	 /* the same; then it sends, and takes no message any more */
@@ -71,12 +78,16 @@ struct server {
 struct job {
 	enum deed deed;
 	bool pull;
-	bool done; /* atomic */
+	bool interrupt; /* the user does, when the query has been sent */
+	bool done;	/* atomic */
 	int open, query, schema, again, schema_again;
 	unsigned int freed; /* parts, before the stream was released */
 	bool idle;
 	char state[SCAN_SQLSTATE + 1];
 	char text[SCAN_ERROR_TEXT], text_again[SCAN_ERROR_TEXT];
+	/* of a process of the ADBC driver, with two statements */
+	int status;
+	struct pipe_end answer[2];
 };
 
 static struct rte_ring *rx[2], *tx[2];
@@ -86,6 +97,7 @@ static struct rdma_mr *mr;
 static struct rdma_conn *listener;
 static uint8_t *memory;
 static struct server server;
+static unsigned int nb_connections, nb_queries; /* of a job */
 static struct job job;
 static struct xfer_identity identity;
 static char dir[] = "/tmp/client_test.XXXXXX";
@@ -201,6 +213,16 @@ answer_query(uint32_t cursor)
 	case DEED_IDLE:
 		refuse(SCAN_REASON_IDLE);
 		return;
+	case DEED_IDLE_ONCE:
+		if (nb_queries != 2) {
+			put_error(&data.m, "another one");
+			break;
+		}
+		if (job.interrupt)
+			assert_int_equal(kill(getpid(), SIGINT), 0);
+		else
+			refuse(SCAN_REASON_IDLE);
+		return;
 	case DEED_NEW_REASON:
 		refuse(SCAN_REASONS + 7);
 		return;
@@ -241,9 +263,12 @@ on_message(void *arg, const void *message, uint32_t size)
 		assert_int_equal(((const struct scan_grant *)message)->slot_bytes, SLOT);
 	} else if (m->type == SCAN_QUERY) {
 		server.queries++;
+		nb_queries++;
 		answer_query(((const struct scan_query *)message)->cursor);
 	} else if (m->type == SCAN_CANCEL && job.deed == DEED_UNSUPPORTED) {
 		answer_unsupported(((const struct scan_cancel *)message)->cursor, true);
+	} else if (m->type == SCAN_CANCEL && job.deed == DEED_IDLE_ONCE) {
+		refuse(SCAN_REASON_IDLE);
 	} else if (m->type == SCAN_CREDIT) {
 		server.slots += ((const struct scan_credit *)message)->nb;
 	} else if (m->type == SCAN_REFUSE) {
@@ -294,6 +319,7 @@ take_request(const struct rdma_event *event)
 
 	hang_up();
 	memset(&server, 0, sizeof(server));
+	nb_connections++;
 	assert_int_equal(
 		scan_proof_hear(&server.proof, event->private_data, event->private_len), 0);
 	assert_int_equal(xfer_qp_open(&server.link, &config), 0);
@@ -371,19 +397,51 @@ turn(void)
 
 /* ---- client ---------------------------------------------------------------------------------- */
 
-static void *
-client_main(void *arg)
+/* Make a pipe, one end of which takes the place of a descriptor. @return the other end */
+static int
+replace(int fd, int *old)
 {
-	const struct scan_client_config config = {
-		.device = "roce:port=net_ring_client0,ip=10.0.0.1/24",
-		.server = "10.0.0.2",
-		.identity = "ana",
-		.key = key_path,
-		.slots = SLOTS,
-		.slot_bytes = SLOT,
-		.timeout_ms = job.deed == DEED_ENDLESS || job.deed == DEED_DEAF ? 1000 : 0,
-		.pull = job.pull,
-	};
+	const int here = fd == STDIN_FILENO;
+	int ends[2];
+
+	*old = dup(fd);
+	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(dup2(ends[!here], fd), fd);
+	close(ends[!here]);
+	return ends[here];
+}
+
+/* Execute two statements as the process of the ADBC driver does. */
+static void
+run_session(const struct scan_client_config *config)
+{
+	const struct query_options options = {.format = QUERY_ARROW};
+	const struct pipe_statement head = {PIPE_STATEMENT, 8};
+	int in, out, old[2];
+	unsigned int i;
+
+	fflush(stdout);
+	in = replace(STDIN_FILENO, &old[0]);
+	out = replace(STDOUT_FILENO, &old[1]);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(write(in, &head, sizeof(head)), sizeof(head));
+		assert_int_equal(write(in, "SELECT 1", 8), 8);
+	}
+	close(in);
+	clearerr(stdin);
+	job.status = statements_remote(config, &options);
+	fflush(stdout);
+	assert_int_equal(read(out, job.answer, sizeof(job.answer)), sizeof(job.answer));
+	close(out);
+	assert_int_equal(dup2(old[0], STDIN_FILENO), STDIN_FILENO);
+	assert_int_equal(dup2(old[1], STDOUT_FILENO), STDOUT_FILENO);
+	close(old[0]);
+	close(old[1]);
+}
+
+static void
+run_client(const struct scan_client_config *config)
+{
 	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
 	struct scan_client_error error;
 	struct ArrowArrayStream stream;
@@ -391,7 +449,7 @@ client_main(void *arg)
 	struct scan_client *c;
 	const char *text;
 
-	job.open = scan_client_open(&c, &config, &error);
+	job.open = scan_client_open(&c, config, &error);
 	if (job.open == 0) {
 		job.query = scan_client_query(c, "SELECT 1", SCAN_NATIVE, &stream);
 		job.schema = stream.get_schema(&stream, &schema);
@@ -418,18 +476,38 @@ client_main(void *arg)
 	} else {
 		snprintf(job.text, sizeof(job.text), "%s", error.text);
 	}
+}
+
+static void *
+client_main(void *arg)
+{
+	const struct scan_client_config config = {
+		.device = "roce:port=net_ring_client0,ip=10.0.0.1/24",
+		.server = "10.0.0.2",
+		.identity = "ana",
+		.key = key_path,
+		.slots = SLOTS,
+		.slot_bytes = SLOT,
+		.timeout_ms = job.deed == DEED_ENDLESS || job.deed == DEED_DEAF ? 1000 : 0,
+		.pull = job.pull,
+	};
+
+	if (job.deed == DEED_IDLE_ONCE)
+		run_session(&config);
+	else
+		run_client(&config);
 	__atomic_store_n(&job.done, true, __ATOMIC_RELEASE);
 	return NULL;
 }
 
 /* Have a client execute a query with a server that does something wrong. */
 static void
-run(enum deed deed, bool pull)
+run_job(void)
 {
 	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
 	pthread_t thread;
 
-	job = (struct job){.deed = deed, .pull = pull};
+	nb_connections = nb_queries = 0;
 	assert_int_equal(pthread_create(&thread, NULL, client_main, NULL), 0);
 	while (!__atomic_load_n(&job.done, __ATOMIC_ACQUIRE)) {
 		turn();
@@ -440,7 +518,14 @@ run(enum deed deed, bool pull)
 	if (job.open < 0)
 		fail_msg("no connection: %s", job.text);
 	assert_int_equal(job.query, 0);
-	assert_int_equal(server.granted, pull ? SCAN_PULL : 0);
+	assert_int_equal(server.granted, job.pull ? SCAN_PULL : 0);
+}
+
+static void
+run(enum deed deed, bool pull)
+{
+	job = (struct job){.deed = deed, .pull = pull};
+	run_job();
 }
 
 /* The Arrow of this server is no Arrow: only DEED_UNSUPPORTED has bytes that look like a schema. */
@@ -548,6 +633,28 @@ idle(void **state)
 	assert_string_equal(job.state, "08006");
 	assert_true(job.idle);
 	assert_int_equal(job.again, -EPIPE);
+}
+
+/*
+ * The process of the ADBC driver repeats a statement on a new connection if the server has ended the
+ * one before without beginning it, but not a statement that is cancelled meanwhile.
+ */
+static void
+idle_session(void **state)
+{
+	run(DEED_IDLE_ONCE, false);
+	assert_int_equal(nb_connections, 2);
+	assert_int_equal(nb_queries, 3);
+	assert_int_equal(job.answer[1].magic, PIPE_END);
+	assert_int_equal(job.answer[1].status, 1);
+	assert_int_equal(job.status, 0);
+	job = (struct job){.deed = DEED_IDLE_ONCE, .interrupt = true};
+	run_job();
+	assert_int_equal(nb_connections, 1);
+	assert_int_equal(nb_queries, 2);
+	assert_int_equal(job.answer[1].magic, PIPE_END);
+	assert_int_equal(job.answer[1].status, QUERY_CANCELLED);
+	assert_int_equal(job.status, QUERY_CANCELLED);
 }
 
 /*
@@ -674,12 +781,15 @@ main(void)
 		cmocka_unit_test(wrong_key),
 		cmocka_unit_test(lost),
 		cmocka_unit_test(idle),
+		cmocka_unit_test(idle_session),
 		cmocka_unit_test(unsupported),
 		cmocka_unit_test(new_reason),
 		cmocka_unit_test(endless),
 		cmocka_unit_test(deaf),
 	};
 
+	/* SIGINT is for the threads that wait for it */
+	query_prepare();
 	if (rte_eal_init(sizeof(eal) / sizeof(eal[0]), (char **)(uintptr_t)eal) < 0)
 		return 1;
 	return cmocka_run_group_tests(tests, begin, end);
