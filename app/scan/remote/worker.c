@@ -657,6 +657,20 @@ sqlstate(int error, enum scan_end end)
 	}
 }
 
+/* @return bytes of the whole characters at the begin of a text in UTF-8, at most SCAN_ERROR_TEXT */
+static size_t
+text_length(const char *text)
+{
+	size_t length = strlen(text);
+
+	if (length <= SCAN_ERROR_TEXT)
+		return length;
+	/* a character that does not fit begins at or before the first byte that does not */
+	for (length = SCAN_ERROR_TEXT; length > 0 && (text[length] & 0xc0) == 0x80; length--)
+		;
+	return length;
+}
+
 static void
 put_error(struct scan_worker *w, int error, enum scan_end end, const char *text)
 {
@@ -668,7 +682,7 @@ put_error(struct scan_worker *w, int error, enum scan_end end, const char *text)
 		: end == SCAN_END_DEADLINE
 		? "the query took longer than the server's limit: make it smaller"
 		: text;
-	const size_t length = strnlen(shown, SCAN_ERROR_TEXT);
+	const size_t length = text_length(shown);
 	struct scan_record r = {.kind = SCAN_ERROR, .sequence = w->sequence};
 
 	static_assert(offsetof(struct scan_error, text) == 12, "the text follows");

@@ -1037,6 +1037,15 @@ statements(void **state)
 	assert_true(p->bytes > 0);
 	assert_non_null(strstr(p->text, "mid"));
 	assert_string_equal(p->sqlstate, "58000");
+	/* a text that is too long ends behind a character */
+	for (i = 0; i < 2; i++) {
+		ask(p,
+			i == 0 ? "SELECT error(repeat('ä', 3000))"
+			       : "SELECT error('x' || repeat('ä', 3000))");
+		wait_for(p->ended);
+		assert_int_equal(strlen(p->text), SCAN_ERROR_TEXT - (i == 0));
+		assert_string_equal(p->text + strlen(p->text) - 2, "ä");
+	}
 }
 
 /* Long lists of files are written to slots from the files, and all else is copied once before. */
