@@ -411,12 +411,27 @@ query_client(struct scan_client *c, const char *sql, const struct query_options 
 	return ret == 0 ? 0 : ret == -ECANCELED ? QUERY_CANCELLED : 1;
 }
 
+/* A server that is not there is waited for. Nothing has been asked yet. */
+static void
+end_connecting(void *arg)
+{
+	_exit(QUERY_CANCELLED);
+}
+
 int
 query_connect(struct scan_client **c, const struct scan_client_config *server)
 {
+	struct watch w = {.cancel = end_connecting};
 	struct scan_client_error refused;
-	const int ret = scan_client_open(c, server, &refused);
+	int ret = watch_start(&w);
 
+	if (ret < 0) {
+		snprintf(refused.text, sizeof(refused.text), "cannot start a thread: %s",
+			strerror(-ret));
+	} else {
+		ret = scan_client_open(c, server, &refused);
+		watch_stop(&w);
+	}
 	if (ret < 0)
 		query_print_error(refused.text);
 	return ret;

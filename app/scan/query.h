@@ -58,7 +58,10 @@ int query_session(struct sql_session *s, const char *sql, const struct query_opt
  */
 int query_client(struct scan_client *c, const char *sql, const struct query_options *o);
 
-/** Connect to a server. @return as scan_client_open(); an error is printed */
+/**
+ * Connect to a server. SIGINT ends the process with QUERY_CANCELLED meanwhile.
+ * @return as scan_client_open(); an error is printed
+ */
 int query_connect(struct scan_client **c, const struct scan_client_config *server);
 
 /** Print the error of a session or of a client. */

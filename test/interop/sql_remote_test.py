@@ -253,6 +253,16 @@ def ends(pair):
         want(done.stdout == b'1\n1\n', 'after', number, done, pair.server.poll(), pair.said().decode())
 
 
+def nobody(pair):
+    """A client can be interrupted while it waits for a server that is not there."""
+    command = [f'{CLIENT}9' if word == SERVER else word for word in pair.client('SELECT 1')]
+    client = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    time.sleep(1)
+    client.send_signal(signal.SIGINT)
+    status = client.wait(timeout=60)
+    want(status == 130, status)
+
+
 def damaged(pair, arrow_write):
     """A client learns that rows are missing, as a local query does."""
     runs = f'{pair.where}/runs'
@@ -309,6 +319,7 @@ def main():
             command_lines(pair)
             rights(pair)
             ends(pair)
+            nobody(pair)
             damaged(pair, arrow_write)
             causes = telemetry.get('scan')
             want(causes['refused_key'] == 2 and causes['queries_cancelled'] >= 1, causes)
