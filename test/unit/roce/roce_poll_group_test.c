@@ -428,8 +428,18 @@ test_stalled_port(void **state)
 	} while (dropped == 0 && rte_rdtsc() < limit);
 	assert_true(dropped > 0);
 	assert_int_equal(roce_dev(it.dev)->poll_groups[0]->tx_end, 0);
-	/* the clock starts again with a port that accepts packets */
+	/* time without packets does not count: the next ones wait as long */
+	rte_delay_us_block(1000 * ROCE_TX_STALL_MS + 100000);
+	send_group(qp, ah);
+	rdma_progress(it.dev, 0);
+	assert_true(roce_dev(it.dev)->poll_groups[0]->tx_end > 0);
+	assert_int_equal(stat("tx_port_stalled"), dropped);
+	/* and a port that accepts packets again gets them */
 	nb_kept = 0;
+	rdma_progress(it.dev, 0);
+	assert_int_equal(roce_dev(it.dev)->poll_groups[0]->tx_end, 0);
+	assert_true(nb_kept > 0);
+	assert_int_equal(stat("tx_port_stalled"), dropped);
 	assert_int_equal(rdma_ah_destroy(ah), 0);
 	assert_int_equal(rdma_qp_destroy(qp), 0);
 	device_close();

@@ -57,7 +57,7 @@ struct roce_poll_group {
 	unsigned int nb_spare;
 	struct rte_mbuf *tx[ROCE_TX_PENDING];
 	unsigned int tx_end; /**< number of pending packets */
-	uint64_t tx_stalled; /**< TSC when the port began to accept none; 0: it accepts packets */
+	uint64_t tx_stalled; /**< TSC since when pending packets wait for the port; 0: none do */
 
 	struct roce_group groups[ROCE_GROUPS_MAX];
 	unsigned int nb_groups;
