@@ -11,11 +11,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <rte_log.h>
+
 #include "escaped_text.h"
 #include "query.h"
 #include "query_arrow.h"
 #include "query_output.h"
 #include "sql/result_stream.h"
+
+RTE_LOG_REGISTER(query_logtype, braggline.scan.query, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, query_logtype, "scan: " __VA_ARGS__)
 
 #define WATCH_MS    200
 #define PROGRESS_MS 1000 /* shorter queries show no progress */
@@ -388,6 +394,7 @@ query_client(struct scan_client *c, const char *sql, const struct query_options 
 		}
 		/* it can be repeated, but not if it was to be cancelled */
 		if (ret < 0 && scan_client_was_idle(c)) {
+			LOG(DEBUG, "the server ended the idle session, and no statement\n");
 			if (!w.interrupted)
 				return -EPIPE;
 			ret = -ECANCELED;

@@ -8,6 +8,7 @@ usage: adbc_remote_test.py ARROW_WRITE BRAGGLINE-SCAN DRIVER MODULES-DIR
 
 import ctypes
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -147,26 +148,48 @@ def helper_of(pair):
     raise AssertionError('no process of the driver')
 
 
-def idle(pair, client):
-    """The server ends an idle session while a statement is on its way: a new session executes it."""
+def idle_program(pair):
+    """@return a program that starts the pair's, and the file to which its standard error goes"""
+    program, log = f'{pair.where}/program', f'{pair.where}/client.log'
+    with open(program, 'w', encoding='utf-8') as script:
+        script.write(f'#!/bin/sh\nexec {shlex.quote(pair.program)} "$@" 2>> {shlex.quote(log)}\n')
+    os.chmod(program, 0o700)
+    return program, log
+
+
+def idle(pair, driver):
+    """The server ends an idle session while a statement is on its way: a new session executes it. The
+    client may learn of the end before it begins the statement, which is no such case."""
     # which tells its clients
     pair.server.terminate()
     pair.server.wait()
     pair.start('--idle', '1')
-    got = client.query('SELECT 5::BIGINT')
-    want(got == [5], 'before the idle time', got)
-    helper = helper_of(pair)
-    os.kill(helper, signal.SIGSTOP)
-    end = time.monotonic() + 30
-    while b"no query in the server's idle time" not in pair.said():
-        want(time.monotonic() < end, 'the session stays', pair.said())
-        time.sleep(0.02)
-    later = threading.Timer(0.2, os.kill, (helper, signal.SIGCONT))
-    later.start()
-    got = client.query('SELECT 6::BIGINT')
-    later.join()
-    want(got == [6], 'after the idle time', got)
-    want(helper_of(pair) == helper, 'the process has ended')
+    program, log = idle_program(pair)
+    options = server_options(pair, 'ana', 'ana')
+    options['adbc.braggline.program'] = program
+    options['adbc.braggline.eal_arguments'] += '\n--log-level\nbraggline.scan.query:debug'
+    client = Driver(driver, options)
+    said, ended, attempts = b'', b"no query in the server's idle time", 0
+    while b'the server ended the idle session, and no statement' not in said:
+        attempts += 1
+        want(attempts < 20, 'all statements begin after the end of the session', said)
+        got = client.query('SELECT 5::BIGINT')
+        want(got == [5], 'before the idle time', got)
+        helper, before = helper_of(pair), pair.said().count(ended)
+        os.kill(helper, signal.SIGSTOP)
+        end = time.monotonic() + 30
+        while pair.said().count(ended) == before:
+            want(time.monotonic() < end, 'the session stays', pair.said())
+            time.sleep(0.02)
+        later = threading.Timer(0.1, os.kill, (helper, signal.SIGCONT))
+        later.start()
+        got = client.query('SELECT 6::BIGINT')
+        later.join()
+        with open(log, 'rb') as lines:
+            said = lines.read()
+        want(got == [6], 'after the idle time', got, said)
+        want(helper_of(pair) == helper, 'the process has ended')
+    client.close()
 
 
 def main():
@@ -194,8 +217,8 @@ def main():
         want(pulling.query(sql) == near.query(sql), sql)
         near.close()
         lost(pair, pulling)
-        idle(pair, pulling)
         pulling.close()
+        idle(pair, driver)
         stranger = Driver(driver, server_options(pair, 'ana', 'eve'))
         state, text = stranger.query('SELECT 1')
         want(state == '28000' and 'wrong identity or key' in text, state, text)
