@@ -50,6 +50,7 @@ struct peer {
 		uint32_t rkey, length;
 	} part[SCAN_PARTS]; /* the last ones that were announced */
 	unsigned int announced, read;
+	uint32_t slot[SLOTS]; /* the last ones that were written */
 	/* of the last query */
 	unsigned int messages, records, pushed, written;
 	uint64_t bytes; /* of bodies */
@@ -171,8 +172,8 @@ take_data(struct peer *p, const struct scan_data *m)
 		if (r.kind == SCAN_BODY)
 			add_bytes(p, bytes, r.length);
 		if (r.kind == SCAN_PUSHED) {
-			p->pushed++;
 			assert_true(r.slot < SLOTS);
+			p->slot[p->pushed++ % SLOTS] = r.slot;
 			if (!p->lazy)
 				give_credit(p, 0, (int)r.slot);
 		}
@@ -308,7 +309,7 @@ turn(void)
 	} while (0)
 
 static struct peer *
-call(unsigned int i, const char *name, const struct xfer_key *k)
+call_version(unsigned int i, const char *name, const struct xfer_key *k, uint16_t version)
 {
 	const struct xfer_qp_config config = {.dev = dev,
 		.pd = pd,
@@ -328,10 +329,17 @@ call(unsigned int i, const char *name, const struct xfer_key *k)
 	p->link_is_open = true;
 	assert_int_equal(xfer_qp_extend(&p->link), 0);
 	assert_int_equal(scan_proof_call(&p->proof, name, k), SCAN_REASON_NONE);
+	p->proof.call.version = version;
 	inet_pton(AF_INET, "10.0.0.2", &to.sin_addr);
 	p->conn = rdma_conn_connect(p->link.qp, (const struct sockaddr *)&to, &attr);
 	assert_non_null(p->conn);
 	return p;
+}
+
+static struct peer *
+call(unsigned int i, const char *name, const struct xfer_key *k)
+{
+	return call_version(i, name, k, SCAN_VERSION);
 }
 
 static void
@@ -1164,6 +1172,27 @@ cut_file(void **state)
 	assert_int_equal(other->error, 0);
 }
 
+/* A client of another version is told so, and takes no session. */
+static void
+versions(void **state)
+{
+	static const uint16_t version[] = {0, SCAN_VERSION - 1, SCAN_VERSION + 1, UINT16_MAX};
+	struct peer *p;
+	unsigned int i;
+
+	open_server(&plain);
+	for (i = 0; i < sizeof(version) / sizeof(version[0]); i++) {
+		p = call_version(0, "ana", &key[0], version[i]);
+		wait_for(p->refused);
+		assert_int_equal(p->refused, SCAN_REASON_VERSION);
+		hang_up(p);
+	}
+	assert_int_equal(scan_server_get_counters(server)->refused[SCAN_REASON_VERSION], i);
+	p = connect_peer(0);
+	ask(p, "SELECT 1");
+	wait_for(p->ended);
+}
+
 /* Each message that breaks a rule ends the session of its client, with the reason. */
 static void
 hostile(void **state)
@@ -1253,6 +1282,86 @@ random_messages(void **state)
 	}
 }
 
+/* Return what a lazy client has kept back, and read on. */
+static void
+wake_up(struct peer *p)
+{
+	const unsigned int announced = p->announced;
+	unsigned int i;
+
+	p->lazy = false;
+	if (p->messages > 0)
+		give_credit(p, p->messages, -1);
+	for (i = 0; i < announced; i++) {
+		p->announced = i;
+		read_part(p, p->part[i].addr, p->part[i].rkey, p->part[i].length);
+	}
+	p->announced = announced;
+	for (i = 0; i < p->pushed; i++)
+		give_credit(p, 0, (int)p->slot[i]);
+}
+
+/* Bring a client to a random state, from which it goes on, cancels, or vanishes. */
+static void
+random_state(struct peer *p, unsigned int *seed)
+{
+	static const char *const sql[] = {"SELECT 42", ENDLESS, "SELECT * FROM range(10000000)",
+		"SELECT value FROM lyso_1.images", "SELECT frame, col, value FROM lyso_1.images",
+		"SELECT list(i) FROM range(200000) t(i)",
+		"SELECT CASE WHEN i = 300000 THEN error('mid') ELSE i END FROM range(400000) t(i)",
+		"SELEC"};
+	uint64_t until;
+
+	p->lazy = rand_r(seed) % 2;
+	ask(p, sql[rand_r(seed) % 8]);
+	stopped = rand_r(seed) % 4 == 0;
+	for (until = xfer_qp_clock() + rand_r(seed) % 60; xfer_qp_clock() < until && !p->ended;)
+		turn();
+	stopped = false;
+	if (rand_r(seed) % 3 == 0)
+		cancel(p);
+	if (p->lazy && rand_r(seed) % 2)
+		wake_up(p);
+}
+
+/* Clients in random states end their queries in random ways: others, and the next ones, do not notice. */
+static void
+random_orders(void **state)
+{
+	const char *text = getenv("SERVE_SEED"), *rounds = getenv("SERVE_ROUNDS");
+	unsigned int seed = text != NULL ? strtoul(text, NULL, 0) : (unsigned int)getpid();
+	unsigned int i, n = rounds != NULL ? strtoul(rounds, NULL, 0) : 20;
+	struct peer *p, *good;
+
+	printf("SERVE_SEED=%u\n", seed);
+	write_run();
+	open_server(&plain);
+	good = connect_peer(1);
+	p = NULL;
+	for (i = 0; i < n; i++) {
+		if (p == NULL)
+			p = rand_r(&seed) % 2 ? connect_peer(0) : connect_puller(0);
+		random_state(p, &seed);
+		ask(good, "SELECT value FROM lyso_1.images");
+		wait_for(good->ended && good->written == good->pushed);
+		assert_int_equal(good->error, 0);
+		assert_int_equal(p->refused, SCAN_REASON_NONE);
+		if (rand_r(&seed) % 3 == 0) {
+			hang_up(p);
+			p = NULL;
+			continue;
+		}
+		if (p->lazy)
+			wake_up(p);
+		if (!p->ended)
+			cancel(p);
+		wait_for(p->refused ||
+			(p->ended && p->read == p->announced && p->written == p->pushed));
+		assert_int_equal(p->refused, SCAN_REASON_NONE);
+	}
+	assert_int_equal(scan_server_get_counters(server)->refused[SCAN_REASON_ORDER], 0);
+}
+
 /* ---- main ------------------------------------------------------------------------------------ */
 
 static void
@@ -1340,8 +1449,10 @@ main(void)
 		cmocka_unit_test_teardown(deferred_lists, no_server),
 		cmocka_unit_test_teardown(cut_file, no_server),
 		cmocka_unit_test_teardown(cut_file_behind_the_engine, no_server),
+		cmocka_unit_test_teardown(versions, no_server),
 		cmocka_unit_test_teardown(hostile, no_server),
 		cmocka_unit_test_teardown(random_messages, no_server),
+		cmocka_unit_test_teardown(random_orders, no_server),
 	};
 	char problem[1024];
 
