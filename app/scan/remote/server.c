@@ -140,7 +140,10 @@ send_refuse(struct session *c, enum scan_reason reason)
 	return xfer_qp_send(&c->link, sizeof(*m)) == 0;
 }
 
-/* Send the reason why the session ends, and give it time to arrive. If no message is free: later. */
+/*
+ * Send the reason why the session ends, and give it time to arrive. If all send buffers are in use,
+ * this is tried again later.
+ */
 static void
 send_unsent(struct session *c)
 {

@@ -636,8 +636,8 @@ idle(void **state)
 }
 
 /*
- * The process of the ADBC driver repeats a statement on a new connection if the server has ended the
- * one before without beginning it, but not a statement that is cancelled meanwhile.
+ * The process of the ADBC driver repeats a statement on a new connection if the server has ended
+ * the one before without beginning it, but not a statement that is cancelled meanwhile.
  */
 static void
 idle_session(void **state)

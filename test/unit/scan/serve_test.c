@@ -866,7 +866,7 @@ early_credit(void **state)
 	}
 }
 
-/* A client hears why it is refused, also if it takes messages so slowly that no more can be sent. */
+/* A client hears why it is refused, also if it is so slow that no more messages can be sent. */
 static void
 slow_to_listen(void **state)
 {
@@ -1324,7 +1324,7 @@ random_state(struct peer *p, unsigned int *seed)
 		wake_up(p);
 }
 
-/* Clients in random states end their queries in random ways: others, and the next ones, do not notice. */
+/* Clients in random states end their queries in random ways: others, and the next, do not notice. */
 static void
 random_orders(void **state)
 {
