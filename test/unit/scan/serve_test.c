@@ -1324,7 +1324,7 @@ random_state(struct peer *p, unsigned int *seed)
 		wake_up(p);
 }
 
-/* Clients in random states end their queries in random ways: others, and the next, do not notice. */
+/* Clients end their queries in random states and ways: others, and the next, do not notice. */
 static void
 random_orders(void **state)
 {
