@@ -233,18 +233,21 @@ def rights(pair):
         want(done.returncode == 1 and said in done.stderr.decode(), who, done.stderr.decode())
 
 
-def ends(pair):
+def ends(pair, telemetry):
     """Clients that end in the middle of a result change nothing for the next one."""
     endless = 'SELECT sum(i) FROM range(1000000000000000) t(i)'
     for sql, number, *options in ((endless, signal.SIGKILL), (endless, signal.SIGINT),
                                   ('FROM range(1000000000)', signal.SIGKILL),
                                   ('FROM range(1000000000)', signal.SIGKILL, '--pull')):
+        queries = telemetry.get('scan')['queries']
         client = subprocess.Popen(pair.client(sql, '--format', 'csv', *options),
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         if sql != endless:
             client.stdout.read(1 << 16)
-        else:
-            time.sleep(1)
+        end = time.monotonic() + 60
+        while telemetry.get('scan')['queries'] == queries:
+            want(time.monotonic() < end, 'no query')
+            time.sleep(.05)
         client.send_signal(number)
         status = client.wait(timeout=60)
         want(status in (-number, 130), status)
@@ -318,7 +321,7 @@ def main():
             times(pair)
             command_lines(pair)
             rights(pair)
-            ends(pair)
+            ends(pair, telemetry)
             nobody(pair)
             damaged(pair, arrow_write)
             causes = telemetry.get('scan')
