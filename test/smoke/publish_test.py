@@ -9,6 +9,7 @@ usage: publish_test.py BUILD-DIR [CASE]...
 """
 
 import contextlib
+import datetime
 import fcntl
 import os
 import re
@@ -46,6 +47,26 @@ COLUMNS = {'bunch_id': (3, 'u8'), 'detector_time': (5, 'u8'), 'receive_time': (7
            'strong_count': (18, 'u4'), 'sum': (20, 'f8'), 'saturated': (22, 'u4'),
            'invalid': (24, 'u4'), 'verdict': (28, 'u1'), 'veto_version': (32, 'u4'),
            'pedestal_version': (34, 'u4')}
+# data types and mandatory fields of the documentation of stream v2. Tables of corrections and masks
+# are optional.
+TEXT, INTEGER, REAL, FLAG, DATE, RATIO, ANY_TYPE = range(7)
+ENERGIES, AXES, VECTOR, CHANNELS, ARRAYS = range(7, 12)
+SERIES = {'type': TEXT, 'series_id': INTEGER, 'series_unique_id': TEXT}
+FIELDS = {
+    'start': SERIES | {
+        'arm_date': DATE, 'beam_center_x': REAL, 'beam_center_y': REAL, 'channels': CHANNELS,
+        'count_time': REAL, 'countrate_correction_enabled': FLAG, 'detector_description': TEXT,
+        'detector_serial_number': TEXT, 'detector_translation': VECTOR, 'flatfield_enabled': FLAG,
+        'frame_time': REAL, 'goniometer': AXES, 'image_dtype': TEXT, 'image_size_x': INTEGER,
+        'image_size_y': INTEGER, 'incident_energy': REAL, 'incident_wavelength': REAL,
+        'number_of_images': INTEGER, 'pixel_mask_enabled': FLAG, 'pixel_size_x': REAL,
+        'pixel_size_y': REAL, 'saturation_value': INTEGER, 'sensor_material': TEXT,
+        'sensor_thickness': REAL, 'threshold_energy': ENERGIES, 'user_data': ANY_TYPE,
+        'virtual_pixel_interpolation_enabled': FLAG},
+    'image': SERIES | {
+        'data': ARRAYS, 'image_id': INTEGER, 'real_time': RATIO, 'series_date': DATE,
+        'start_time': RATIO, 'stop_time': RATIO, 'user_data': ANY_TYPE},
+    'end': SERIES}
 TAGS = {69: 'u2', 70: 'u4', 77: 'i2', 85: 'f4'}
 ANY = 'tcp://127.0.0.1:*'
 runs = {}
@@ -306,11 +327,66 @@ def crystfel(raw):
     return message, numpy.frombuffer(data['data'], '<i4').reshape(ROWS, COLS)
 
 
+def is_array(value):
+    """Whether it is an array of two dimensions (RFC 8746), compressed or not."""
+    if not isinstance(value, cbor2.CBORTag) or value.tag != 40 or len(value.value) != 2:
+        return False
+    dims, typed = value.value
+    return (len(dims) == 2 and all(has_type(n, INTEGER) for n in dims) and
+            isinstance(typed, cbor2.CBORTag) and typed.tag in TAGS and
+            (isinstance(typed.value, bytes) or
+             isinstance(typed.value, cbor2.CBORTag) and typed.value.tag == 56500))
+
+
+def is_map(value, item):
+    return isinstance(value, dict) and all(isinstance(k, str) and item(v) for k, v in value.items())
+
+
+def is_list(value, item):
+    return isinstance(value, list) and all(has_type(v, item) for v in value)
+
+
+def has_type(value, kind):
+    """Whether a decoded value has a type of stream v2. Integers are unsigned, and no real numbers."""
+    return {
+        TEXT: lambda: isinstance(value, str),
+        INTEGER: lambda: type(value) is int and 0 <= value < 1 << 64,  # pylint: disable=C0123
+        REAL: lambda: isinstance(value, float),
+        FLAG: lambda: isinstance(value, bool),
+        DATE: lambda: isinstance(value, datetime.datetime) and value.tzinfo is not None,
+        RATIO: lambda: is_list(value, INTEGER) and len(value) == 2 and value[1] > 0,
+        ANY_TYPE: lambda: True,
+        ENERGIES: lambda: is_map(value, lambda v: has_type(v, REAL)),
+        AXES: lambda: is_map(value, lambda v: is_map(v, lambda _: True)),
+        VECTOR: lambda: is_list(value, REAL) and len(value) == 3,
+        CHANNELS: lambda: is_list(value, TEXT) and len(value) > 0,
+        ARRAYS: lambda: is_map(value, is_array) and len(value) > 0,
+    }[kind]()
+
+
+def mistake_of_stream2(message):
+    """@return what is wrong with the fields of a decoded message, or None"""
+    if next(iter(message), None) != 'type':
+        return f'the first field is not type: {list(message)}'
+    fields = FIELDS.get(message['type'])
+    if fields is None:
+        return f'a message of type {message["type"]}'
+    for name, kind in fields.items():
+        if name not in message:
+            return f'{message["type"]}: {name} is absent'
+        if not has_type(message[name], kind):
+            return f'{message["type"]}: {name} = {message[name]!r}: wrong type'
+    if 'pixel_mask' in message and not has_type(message['pixel_mask'], ARRAYS):
+        return f'{message["type"]}: pixel_mask: wrong type'
+    return None
+
+
 def stream2(raw):
-    """The map of a message, and its pixels if it is an image."""
+    """The map of a message, and its pixels if it is an image. All fields are checked."""
     want(raw[:3] == b'\xd9\xd9\xf7', 'no tag of self-described CBOR')
     message = cbor2.loads(raw[3:])
-    want(next(iter(message)) == 'type', list(message))
+    mistake = mistake_of_stream2(message)
+    want(mistake is None, mistake)
     if message['type'] != 'image':
         return message, None
     dims, typed = message['data']['default'].value
@@ -442,6 +518,29 @@ def stream2_is_shared_and_complete(where):
         dims, mask = start['pixel_mask']['default'].value
         want(dims == [ROWS, COLS] and len(mask.value) == 4 * ROWS * COLS)
         p.end(signal.SIGINT)
+
+
+@case
+def a_wrong_field_of_stream2_is_found(where):
+    """The check of the fields sees each field that is absent or has another type."""
+    with Publisher(where, '--stream2', ANY, '--run', 'lyso', receive('image')) as p:
+        client = Client(zmq.PULL, p.address['stream2'])
+        p.end()
+        wait('the end', lambda: types(client.messages[-1:]) == ['end'])
+    found = {message['type']: message for message, _ in map(stream2, client.end())}
+    want(set(found) == set(FIELDS), list(found))
+    for kind, message in found.items():
+        for name, field_type in FIELDS[kind].items():
+            if name == 'type':
+                continue
+            without = {key: value for key, value in message.items() if key != name}
+            want(mistake_of_stream2(without) == f'{kind}: {name} is absent', kind, name)
+            other = 1 if has_type(message[name], REAL) else -1.5
+            want(field_type == ANY_TYPE or 'wrong type' in mistake_of_stream2(message | {name: other}),
+                 kind, name)
+        moved = dict(reversed(message.items()))
+        want('first field' in mistake_of_stream2(moved), kind)
+    want(mistake_of_stream2(found['start'] | {'pixel_mask': b''}) == 'start: pixel_mask: wrong type')
 
 
 @case
