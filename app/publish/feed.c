@@ -320,16 +320,20 @@ choose(struct feed_cursor *c, unsigned int *place)
 	return best;
 }
 
-/* Reads a batch from its file again. */
-static struct scan_record *
-load(struct scan_header *header, const char *path, dev_t dev, ino_t ino, uint64_t at)
+/*
+ * Reads a batch from its file again.
+ * @return 0: `record` is NULL if it is gone; -EMFILE, -ENFILE: try again
+ */
+static int
+load(struct scan_record **record, struct scan_header *header, const char *path, dev_t dev,
+	ino_t ino, uint64_t at)
 {
-	struct scan_record *record = NULL;
 	char part[PATH_MAX];
 	uint64_t length;
 	struct stat st;
 	int fd;
 
+	*record = NULL;
 	fd = own_file_open_named(path, O_RDONLY, 0);
 	if (fd == -ENOENT && snprintf(part, sizeof(part), "%s.part", path) < (int)sizeof(part))
 		fd = own_file_open_named(part, O_RDONLY, 0);
@@ -337,11 +341,11 @@ load(struct scan_header *header, const char *path, dev_t dev, ino_t ino, uint64_
 	if (fd == -ENOENT)
 		fd = own_file_open_named(path, O_RDONLY, 0);
 	if (fd < 0)
-		return NULL;
+		return fd == -EMFILE || fd == -ENFILE ? fd : 0;
 	if (fstat(fd, &st) == 0 && st.st_dev == dev && st.st_ino == ino)
-		(void)scan_record_read(&record, header, fd, at, &length);
+		(void)scan_record_read(record, header, fd, at, &length);
 	close(fd);
-	return record;
+	return 0;
 }
 
 /* Begins to search the rows of `frames` of a batch. */
@@ -420,7 +424,7 @@ get_rows(struct feed_cursor *c, size_t number)
 	}
 	pthread_mutex_unlock(&c->feed->lock);
 	if (record == NULL && path != NULL)
-		record = load(header, path, dev, ino, r.at);
+		(void)load(&record, header, path, dev, ino, r.at);
 	scan_header_drop(header);
 	free(path);
 	scan_record_drop(c->rows);
@@ -469,8 +473,11 @@ feed_wait_ms(const struct feed_cursor *c, int most)
 	return ms < 0 ? 0 : ms < most ? (int)ms : most;
 }
 
-/* Takes the next batch of a run. Called with the lock, which it releases. */
-static void
+/*
+ * Takes the next batch of a run. Called with the lock, which it releases.
+ * @return FEED_IMAGE: it was taken, or skipped; FEED_WAIT: it cannot be read now
+ */
+static enum feed_kind
 take_batch(struct feed_cursor *c, struct feed_run *run, unsigned int place)
 {
 	const size_t number = c->place[place].batch++;
@@ -480,12 +487,13 @@ take_batch(struct feed_cursor *c, struct feed_run *run, unsigned int place)
 	char *path = NULL;
 	dev_t dev = 0;
 	ino_t ino = 0;
+	int ret = 0;
 
 	set_current(c, run);
 	if (c->behind != FEED_ALL && b.first + b.images + c->behind <= run->images) {
 		c->skipped += b.images;
 		pthread_mutex_unlock(&c->feed->lock);
-		return;
+		return FEED_IMAGE;
 	}
 	if (number + 1 == run->nb_batches) {
 		record = scan_record_ref(run->latest);
@@ -497,9 +505,14 @@ take_batch(struct feed_cursor *c, struct feed_run *run, unsigned int place)
 	}
 	pthread_mutex_unlock(&c->feed->lock);
 	if (record == NULL && path != NULL)
-		record = load(header, path, dev, ino, b.at);
+		ret = load(&record, header, path, dev, ino, b.at);
 	scan_header_drop(header);
 	free(path);
+	if (ret < 0) {
+		/* clients have all descriptors: none of the images is lost */
+		c->place[place].batch = number;
+		return FEED_WAIT;
+	}
 	if (record == NULL)
 		c->gone += b.images;
 	c->record = record;
@@ -509,6 +522,7 @@ take_batch(struct feed_cursor *c, struct feed_run *run, unsigned int place)
 	c->seen_ns = b.seen_ns;
 	c->until_ns = b.added_ns + c->rows_ns;
 	begin_join(c);
+	return FEED_IMAGE;
 }
 
 /* Finds the next image of the current batch. */
@@ -567,8 +581,7 @@ go_on(struct feed_cursor *c)
 		set_current(c, run);
 		kind = FEED_START;
 	} else if (c->place[place].batch < run->nb_batches) {
-		take_batch(c, run, place);
-		return FEED_IMAGE;
+		return take_batch(c, run, place);
 	} else if (c->serial && run->ended) {
 		c->place[place].finished = true;
 		set_current(c, run);

@@ -64,6 +64,18 @@ give_way(void)
 	close(fd);
 }
 
+/* Each client needs a descriptor. Programs that call select(2) have a low limit; this one has none. */
+static void
+raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static void *
 run_watch(void *arg)
 {
@@ -175,6 +187,15 @@ write_stats(const struct publisher *p, bool *failed)
 	*failed = ret < 0;
 }
 
+static void
+check_outputs(const struct publisher *p)
+{
+	for (unsigned int i = 0; i < OUTPUT_KINDS; i++) {
+		if (p->output[i] != NULL)
+			output_check(p->output[i]);
+	}
+}
+
 /* Until a signal, or until all was sent. */
 static void
 wait_for_end(struct publisher *p, const sigset_t *signals)
@@ -186,6 +207,7 @@ wait_for_end(struct publisher *p, const sigset_t *signals)
 	while (!is_over(p)) {
 		if (sigtimedwait(signals, NULL, &step) >= 0)
 			break;
+		check_outputs(p);
 		ms += STEP_MS;
 		if (ms < REPORT_MS)
 			continue;
@@ -209,8 +231,10 @@ stop(struct publisher *p, const sigset_t *signals)
 	if (p->has_thread) {
 		pthread_join(p->thread, NULL);
 		/* the counters of the end */
-		while (!is_over(p))
+		while (!is_over(p)) {
+			check_outputs(p);
 			usleep(1000);
+		}
 		write_stats(p, &failed);
 		report_summary(&(struct report){p->watch, p->output});
 	}
@@ -245,6 +269,7 @@ main(int argc, char **argv)
 		return 0;
 	}
 	give_way();
+	raise_descriptors();
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);

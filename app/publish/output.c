@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <zmq.h>
@@ -11,6 +14,7 @@
 #include "backoff.h"
 #include "monotonic_ms.h"
 #include "arrow/bitshuffle.h"
+#include "escaped_text.h"
 #include "histogram.h"
 #include "scan/memory.h"
 #include "output.h"
@@ -21,6 +25,8 @@
 #define INPUT_STEPS    256 /* messages of clients that are read before other work */
 #define ADDRESS_LEN    256
 #define ID_MAX	       256 /* ZeroMQ: 1 to 255 bytes */
+#define FD_MAX	       (1 << 20)
+#define PROBE_MS       1000 /* shortest time between two checks of the workers that wait */
 
 /* What is to be sent next. */
 enum pending {
@@ -58,6 +64,14 @@ struct output {
 	/* ring of waiting workers */
 	struct worker *worker;
 	uint64_t first, next;
+	int64_t probed; /* when it was checked which of them are gone */
+	/*
+	 * when the thread began to call ZeroMQ; 0: it does something else. Each call may process
+	 * subscriptions, as long as more of them arrive. Atomic
+	 */
+	int64_t in_zmq;
+	/* bytes of subscriptions; ZeroMQ keeps them as long as their clients are connected */
+	uint64_t prefixes;
 	/* `start` of the series that subscribers get, for those that come late */
 	struct message begin;
 	int64_t repeated; /* when it was sent again */
@@ -190,6 +204,17 @@ open_socket(struct output *o, const char *address, int hwm, char message[OUTPUT_
 		return ret;
 	}
 	return 0;
+}
+
+/* Ends the reports of connections. Without a reader they would stop the I/O thread. */
+static void
+close_monitor(struct output *o)
+{
+	if (o->socket != NULL)
+		(void)zmq_socket_monitor(o->socket, NULL, 0);
+	if (o->monitor != NULL)
+		zmq_close(o->monitor);
+	o->monitor = NULL;
 }
 
 int
@@ -514,6 +539,31 @@ deliver(struct output *o)
 	return o->kind == OUTPUT_CRYSTFEL ? answer(o) : send_pending(o, false) == 0;
 }
 
+/*
+ * Drops the requests of workers that are gone. ZeroMQ tells that only when a message is sent, so each
+ * worker gets an empty one, which a REQ socket ignores because it is no answer.
+ */
+static void
+drop_gone(struct output *o)
+{
+	const uint64_t end = o->next;
+	const struct worker *w;
+
+	if (o->probed != 0 && monotonic_ms() - o->probed < PROBE_MS)
+		return;
+	o->probed = monotonic_ms();
+	o->next = o->first;
+	for (uint64_t i = o->first; i < end; i++) {
+		w = &o->worker[i % OUTPUT_WORKERS_MAX];
+		if (zmq_send(o->socket, w->id, w->size, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
+			count(&o->stats.lost, 1);
+			continue;
+		}
+		(void)zmq_send(o->socket, "", 0, ZMQ_DONTWAIT);
+		o->worker[o->next++ % OUTPUT_WORKERS_MAX] = *w;
+	}
+}
+
 static bool
 waits(const struct output *o, const struct worker *w)
 {
@@ -532,6 +582,8 @@ static void
 take_request(struct output *o, const struct worker *w, bool valid)
 {
 	count(&o->stats.requests, 1);
+	if (valid && o->next - o->first == OUTPUT_WORKERS_MAX)
+		drop_gone(o);
 	if (!valid || o->next - o->first == OUTPUT_WORKERS_MAX || waits(o, w))
 		count(&o->stats.refused, 1);
 	else
@@ -548,6 +600,7 @@ take_subscription(struct output *o, const uint8_t *data, size_t size)
 		count(&o->stats.refused, 1);
 	if (size == 0 || data[0] != 1)
 		return;
+	o->prefixes += size;
 	o->repeat = true;
 	o->full.delay = 0; /* a new subscriber has room */
 }
@@ -603,6 +656,8 @@ note_connection(struct output *o, uint32_t fd, bool begins)
 		return;
 	o->connection[fd / 8] ^= bit;
 	o->connections += begins ? 1 : -1;
+	if (o->connections == 0)
+		o->prefixes = 0;
 }
 
 /* Reads what zmq_socket_monitor(3) reports: the event, and its value. */
@@ -631,6 +686,59 @@ read_monitor(struct output *o)
 		}
 		zmq_msg_close(&m);
 	}
+}
+
+/*
+ * Ends the connections of all clients; their sockets connect again. ZeroMQ has no function for it, so
+ * the program shuts down the descriptors that have the port of the output.
+ */
+static void
+disconnect_clients(const struct output *o, const char *why)
+{
+	const char *colon = strrchr(o->address, ':');
+	const in_port_t port = htons(colon != NULL ? strtoul(colon + 1, NULL, 10) : 0);
+	struct sockaddr_storage local, peer;
+	socklen_t local_size, peer_size;
+	struct rlimit limit;
+
+	escaped_line(stderr,
+		"braggline-publish: --%s %s: %s: all of its clients were disconnected, and may connect "
+		"again; expected clients that subscribe to few prefixes",
+		output_name(o->kind), o->address, why);
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return;
+	for (int fd = 0; (rlim_t)fd < limit.rlim_cur && fd < FD_MAX; fd++) {
+		local_size = sizeof(local);
+		peer_size = sizeof(peer);
+		if (getsockname(fd, (struct sockaddr *)&local, &local_size) < 0 ||
+			getpeername(fd, (struct sockaddr *)&peer, &peer_size) < 0)
+			continue;
+		if ((local.ss_family == AF_INET || local.ss_family == AF_INET6) &&
+			((const struct sockaddr_in *)&local)->sin_port == port)
+			(void)shutdown(fd, SHUT_RDWR);
+	}
+}
+
+/* ZeroMQ keeps subscriptions, which need about 30 times their size. */
+static void
+limit_prefixes(struct output *o)
+{
+	if (o->prefixes <= OUTPUT_PREFIXES_MAX)
+		return;
+	o->prefixes = 0;
+	disconnect_clients(o, "its clients sent too many subscriptions");
+}
+
+void
+output_check(struct output *o)
+{
+	const int64_t since = __atomic_load_n(&o->in_zmq, __ATOMIC_RELAXED);
+
+	if (!is_pub(o) || since == 0 || monotonic_ms() - since < OUTPUT_STUCK_MS)
+		return;
+	/* not again before its thread had time to go on */
+	__atomic_store_n(&o->in_zmq, monotonic_ms(), __ATOMIC_RELAXED);
+	disconnect_clients(o, "its clients send subscriptions faster than they are processed");
 }
 
 /* Sends `start` again after a subscription. */
@@ -665,6 +773,13 @@ wait_for_more(struct output *o)
 		return;
 }
 
+/* Notes that the thread calls ZeroMQ, or that it does something else. */
+static void
+note_zmq(struct output *o, bool begins)
+{
+	__atomic_store_n(&o->in_zmq, begins ? monotonic_ms() : 0, __ATOMIC_RELAXED);
+}
+
 static void *
 run_output(void *arg)
 {
@@ -672,20 +787,27 @@ run_output(void *arg)
 	bool more;
 
 	while (!__atomic_load_n(&o->stop, __ATOMIC_RELAXED)) {
+		note_zmq(o, true);
 		for (unsigned int i = 0; i < INPUT_STEPS && o->kind != OUTPUT_STREAM2; i++) {
 			if (!read_input(o))
 				break;
 		}
 		read_monitor(o);
+		limit_prefixes(o);
 		repeat_start(o);
+		note_zmq(o, false);
 		more = prepare(o);
+		note_zmq(o, true);
 		more |= deliver(o);
 		if (o->closed && o->pending == PENDING_NONE)
 			break;
+		/* it waits for POLL_MS at most */
 		if (!more)
 			wait_for_more(o);
 	}
+	note_zmq(o, false);
 	read_monitor(o);
+	close_monitor(o);
 	__atomic_store_n(&o->over, true, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -722,14 +844,12 @@ output_destroy(struct output *o)
 		pthread_join(o->thread, NULL);
 	if (o->pending != PENDING_NONE)
 		zmq_msg_close(&o->next_message);
+	close_monitor(o);
 	if (o->socket != NULL) {
 		if (o->stop)
 			(void)zmq_setsockopt(o->socket, ZMQ_LINGER, &linger, sizeof(linger));
-		(void)zmq_socket_monitor(o->socket, NULL, 0);
 		zmq_close(o->socket);
 	}
-	if (o->monitor != NULL)
-		zmq_close(o->monitor);
 	if (o->cursor.event >= 0)
 		feed_free_cursor(&o->cursor);
 	message_free(&o->message);

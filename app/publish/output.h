@@ -10,7 +10,8 @@
  *
  * Memory is bounded: at most `hwm` messages wait for each client, and a client that does not answer
  * ZeroMQ's heartbeats for OUTPUT_DEAD_MS is disconnected. What clients send is limited to
- * OUTPUT_INPUT_MAX bytes a message.
+ * OUTPUT_INPUT_MAX bytes a message, and their subscriptions to OUTPUT_PREFIXES_MAX bytes in all, and
+ * to what is processed within OUTPUT_STUCK_MS. Beyond that, all clients are disconnected.
  */
 #ifndef PUBLISH_OUTPUT_H
 #define PUBLISH_OUTPUT_H
@@ -20,8 +21,10 @@
 #include "feed.h"
 
 #define OUTPUT_MESSAGE_LEN  512
-#define OUTPUT_WORKERS_MAX  4096 /**< requests that wait */
-#define OUTPUT_INPUT_MAX    4096 /**< bytes */
+#define OUTPUT_WORKERS_MAX  4096      /**< requests that wait */
+#define OUTPUT_INPUT_MAX    4096      /**< bytes */
+#define OUTPUT_PREFIXES_MAX (1 << 20) /**< bytes of the subscriptions of all clients */
+#define OUTPUT_STUCK_MS	    1000      /**< longest time for the subscriptions that have arrived */
 #define OUTPUT_HEARTBEAT_MS 2000
 #define OUTPUT_DEAD_MS	    10000
 #define OUTPUT_LINGER_MS    10000 /**< time at the end for messages that wait for clients */
@@ -92,6 +95,12 @@ int output_start(struct output *o);
 
 /** End soon: images that are not sent are left out. */
 void output_stop(struct output *o);
+
+/**
+ * Disconnect the clients if they send subscriptions faster than its thread can process them. Call it
+ * at intervals. Any thread.
+ */
+void output_check(struct output *o);
 
 /** Whether its thread has ended: all was sent, or it was stopped. */
 bool output_is_over(const struct output *o);

@@ -27,8 +27,9 @@
 #define SEARCH_STEPS  256   /* blocks that are examined for the next batch before other work */
 #define OPEN_MS	      10000 /* time limit of a file without a valid first block */
 #define STREAMS_MAX   64    /* streams of a run whose copies are recognized */
-#define RECORDS	      4	 /* batches in memory: two that are sent, the last one, one that is read */
-#define RECORD_IMAGES 4	 /* of a batch for which memory is touched ahead */
+#define RECORDS	      4 /* batches in memory: two that are sent, the last one, one that is read */
+#define RECORD_IMAGES 4 /* of a batch for which memory is touched ahead */
+#define TOO_MANY      "end clients, or raise the limit of open files (ulimit -n, LimitNOFILE=)"
 #define ROWS_MS	      20 /* between two checks whether the run of a file of `frames` has begun */
 
 enum file_state {
@@ -58,6 +59,7 @@ struct watch_file {
 	int64_t seen;	 /* when the batch at `at` was first seen; 0: it was not */
 	int64_t seen_ns; /* the same, ns since 1970 */
 	int64_t retry;	 /* when to read it again */
+	bool delayed;	 /* no descriptor is free, which was reported */
 	int64_t wait;	 /* ns until the next retry */
 };
 
@@ -84,6 +86,7 @@ struct watch_dir {
 	struct timespec changed;
 	int64_t listed;
 	bool recent; /* it changed just before it was listed */
+	bool failed; /* it cannot be listed, which was reported */
 };
 
 struct watch {
@@ -129,6 +132,12 @@ count(uint64_t *counter, uint64_t n)
 {
 	/* one writer */
 	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
+static bool
+lacks_descriptors(int error)
+{
+	return error == -EMFILE || error == -ENFILE;
 }
 
 static int
@@ -348,7 +357,20 @@ list_subfolder(struct watch *w, const char *dir, const char *name)
 		(void)add_dir(w, path, false);
 }
 
-/* Lists a directory that has changed. It may not exist yet. */
+/* Reports a directory that cannot be listed, once. It may not exist yet. */
+static void
+note_dir(struct watch_dir *dir, int error)
+{
+	if (error == ENOENT || dir->failed)
+		return;
+	dir->failed = true;
+	escaped_line(stderr, "braggline-publish: %s: cannot be listed yet: %s; %s", dir->path,
+		strerror(error),
+		lacks_descriptors(-error) ? TOO_MANY
+					  : "expected a directory that this user can read");
+}
+
+/* Lists a directory that has changed. */
 static void
 list_dir(struct watch *w, size_t number, struct fresh *fresh)
 {
@@ -358,14 +380,18 @@ list_dir(struct watch *w, size_t number, struct fresh *fresh)
 	int64_t age;
 	DIR *d;
 
-	if (stat(dir.path, &st) < 0)
+	if (stat(dir.path, &st) < 0) {
+		note_dir(&w->dir[number], errno);
 		return;
+	}
 	if (dir.listed != 0 && now() - dir.listed < (int64_t)WATCH_RESCAN_MS * MS && !dir.recent &&
 		memcmp(&st.st_mtim, &dir.changed, sizeof(dir.changed)) == 0)
 		return;
 	d = opendir(dir.path);
-	if (d == NULL)
+	if (d == NULL) {
+		note_dir(&w->dir[number], errno);
 		return;
+	}
 	while ((entry = readdir(d)) != NULL) {
 		if (dir.is_top && (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN))
 			list_subfolder(w, dir.path, entry->d_name);
@@ -377,6 +403,7 @@ list_dir(struct watch *w, size_t number, struct fresh *fresh)
 	w->dir[number].changed = st.st_mtim;
 	w->dir[number].listed = now();
 	w->dir[number].recent = age < 100 * (int64_t)MS;
+	w->dir[number].failed = false;
 }
 
 /* Order: by folder and run, then by the number of the set. A longer name is a later one. */
@@ -411,6 +438,28 @@ may_be_named(const struct watch *w, const struct watch_file *f)
 		strncmp(slash + 1, w->config.run, strlen(w->config.run)) == 0;
 }
 
+static void
+give_up(struct watch_file *f, const char *why)
+{
+	if (why != NULL)
+		escaped_line(
+			stderr, "braggline-publish: %s: %s; the file is left out", f->path, why);
+	f->state = FILE_IGNORED;
+	close_file(f);
+}
+
+/* Whether a program writes a file that was there at the start. */
+static bool
+is_live(struct watch_file *f)
+{
+	const int ret = open_file(f);
+
+	/* it may have been removed */
+	if (ret < 0 && ret != -ENOENT)
+		give_up(f, own_file_error(ret));
+	return ret == 0 && !f->complete && has_writer(f);
+}
+
 /*
  * At the start, only runs that are being written are published, from their first file on; or the
  * named run.
@@ -425,8 +474,8 @@ start_old(struct watch *w, const struct fresh *fresh)
 		live = w->config.run != NULL;
 		for (i = first; i < fresh->nb && is_group(fresh->file[i], fresh->file[first]);
 			i++) {
-			if (!live && open_file(fresh->file[i]) == 0)
-				live = !fresh->file[i]->complete && has_writer(fresh->file[i]);
+			if (!live)
+				live = is_live(fresh->file[i]);
 			if (!live)
 				close_file(fresh->file[i]);
 		}
@@ -535,16 +584,6 @@ end_file(struct watch *w, struct watch_file *f)
 	close_file(f);
 }
 
-static void
-give_up(struct watch_file *f, const char *why)
-{
-	if (why != NULL)
-		escaped_line(
-			stderr, "braggline-publish: %s: %s; the file is left out", f->path, why);
-	f->state = FILE_IGNORED;
-	close_file(f);
-}
-
 /* Whether the run of a file of `frames` may begin yet. */
 static bool
 is_awaited(const struct watch_file *f)
@@ -583,6 +622,15 @@ begin_file(struct watch *w, struct watch_file *f)
 			: 0;
 	if (ret == -EBADMSG) {
 		give_up(f, problem);
+		return false;
+	}
+	if (lacks_descriptors(ret)) {
+		/* clients have all of them: the run is not lost */
+		if (!f->delayed)
+			escaped_line(stderr,
+				"braggline-publish: %s: cannot be opened yet: %s; " TOO_MANY,
+				f->path, strerror(-ret));
+		f->delayed = true;
 		return false;
 	}
 	if (ret < 0) {

@@ -13,6 +13,7 @@ import datetime
 import fcntl
 import os
 import re
+import resource
 import signal
 import socket
 import stat
@@ -299,6 +300,25 @@ class Client(threading.Thread):
         self.join()
         self.socket.close()
         return self.messages
+
+
+def connect(address):
+    return socket.create_connection(('127.0.0.1', int(address.split(':')[2])))
+
+
+def peer(address, kind):
+    """A connection that has done the handshake of ZMTP 3.0 as a socket of a type."""
+    s = connect(address)
+    s.settimeout(20)
+    ready = b'\x05READY\x0bSocket-Type' + struct.pack('>I', len(kind)) + kind
+    s.sendall(b'\xff' + bytes(8) + b'\x7f\x03\x00NULL' + bytes(48) +
+              b'\x04' + bytes([len(ready)]) + ready)
+    answer = b''
+    while b'READY' not in answer:
+        part = s.recv(256)
+        want(part, 'no handshake')
+        answer += part
+    return s
 
 
 @contextlib.contextmanager
@@ -864,18 +884,12 @@ def ends_of_subscriptions_that_nobody_had_stop_nothing(where):
     with Publisher(where, '--stream2-pub', ANY, '--hwm', '100', f'{where}/run') as p:
         view = Client(zmq.SUB, p.address['stream2-pub'])
         p.wait_for('requests', 1, 'stream2-pub')
-        port = int(p.address['stream2-pub'].split(':')[2])
-        # handshakes that fail, and a subscriber of ZMTP 3.0 that only ends subscriptions
+        # handshakes that fail, and a subscriber that only ends subscriptions
         for _ in range(3):
-            with socket.create_connection(('127.0.0.1', port)) as s:
+            with connect(p.address['stream2-pub']) as s:
                 s.sendall(b'GET / HTTP/1.0\r\n\r\n')
         p.wait_for('disconnected', 3, 'stream2-pub')
-        with socket.create_connection(('127.0.0.1', port)) as s:
-            s.sendall(b'\xff' + bytes(8) + b'\x7f\x03\x00NULL' + bytes(48))
-            s.recv(64, socket.MSG_WAITALL)
-            ready = b'\x05READY\x0bSocket-Type\x00\x00\x00\x03SUB'
-            s.sendall(b'\x04' + bytes([len(ready)]) + ready)
-            want(b'READY' in s.recv(64), 'no handshake')
+        with peer(p.address['stream2-pub'], b'SUB') as s:
             s.sendall(b'\x00\x01\x00' * 5)
             p.wait_for('requests', 6, 'stream2-pub')
             Growing(arrow, f'{where}/run').finish()
@@ -886,9 +900,109 @@ def ends_of_subscriptions_that_nobody_had_stop_nothing(where):
 
 
 @case
-def what_is_no_file_is_named(where):
+def an_output_that_is_over_stops_no_other(where):
+    """Nothing reads the reports of connections of an output that has sent all. They must not stop
+    the I/O thread."""
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    with Publisher(where, '--crystfel', ANY, '--stream2', ANY, '--run', 'lyso', receive('image')) as p:
+        client = Client(zmq.PULL, p.address['stream2'])
+        wait('the end', lambda: types(client.messages[-1:]) == ['end'])
+        client.end()
+        # more than the 2000 reports that wait
+        for _ in range(1100):
+            with connect(p.address['stream2']) as s:
+                s.settimeout(20)
+                s.recv(1)
+        worker = Client(zmq.REQ, p.address['crystfel'])
+        wait('images', lambda: len(worker.messages) == len(arrow.frames), 20)
+        want(same_crystfel(worker.end(), arrow) == arrow.frames)
+        p.end()
+
+
+@case
+def requests_of_workers_that_vanished_are_dropped(where):
+    """More workers ask and vanish than requests may wait: a later one gets images."""
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
     os.mkdir(f'{where}/run')
     with Publisher(where, '--crystfel', ANY, f'{where}/run') as p:
+        request = b'\x01\x00\x00\x04next'
+        stays = peer(p.address['crystfel'], b'REQ')
+        stays.sendall(request)
+        for _ in range(4096):
+            with peer(p.address['crystfel'], b'REQ') as s:
+                s.sendall(request)
+        worker = Client(zmq.REQ, p.address['crystfel'])
+        p.wait_for('requests', 4098, 'crystfel')
+        Growing(arrow, f'{where}/run').finish()
+        # the first request is answered before that of the worker
+        wait('images', lambda: len(worker.messages) == len(arrow.frames) - 1, 20)
+        want(same_crystfel(worker.end(), arrow) == arrow.frames[1:])
+        p.end(signal.SIGTERM)
+        stays.close()
+
+
+@case
+def a_flood_of_subscriptions_is_ended(where):
+    """ZeroMQ keeps subscriptions in a tree that needs 30 times their size."""
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--stream2-pub', ANY, '--hwm', '100', f'{where}/run') as p:
+        view = Client(zmq.SUB, p.address['stream2-pub'])
+        p.wait_for('requests', 1, 'stream2-pub')
+        hostile = peer(p.address['stream2-pub'], b'SUB')
+        try:
+            for _ in range(8000):
+                hostile.sendall(b'\x02' + struct.pack('>Q', 4090) + b'\x01' + os.urandom(4089))
+            raise AssertionError('32 MB of subscriptions were taken')
+        except OSError:
+            hostile.close()
+        p.wait_for_error('--stream2-pub tcp://.* subscriptions.* disconnected, and may connect again')
+        # the viewer connects and subscribes again
+        p.wait_for('connected', 3, 'stream2-pub')
+        requests = p.stats()['output_requests{output="stream2-pub"}']
+        p.wait_for('requests', requests, 'stream2-pub')
+        Growing(arrow, f'{where}/run').finish()
+        wait('the end', lambda: types(view.messages[-1:]) == ['end'])
+        want(same_stream2(view.end(), arrow) == arrow.frames)
+        with open(f'/proc/{p.process.pid}/status', encoding='ascii') as stream:
+            most = int(re.search(r'VmHWM:\s+(\d+)', stream.read())[1]) >> 10
+        want(most < 700, most, 'MiB')
+        p.end(signal.SIGTERM)
+
+
+@case
+def images_wait_while_clients_have_all_descriptors(where):
+    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, '--stream2', ANY, f'{where}/run', f'{where}/later') as p:
+        worker = peer(p.address['crystfel'], b'REQ')
+        Growing(arrow, f'{where}/run').finish()
+        p.wait_for_error('run lyso has ended')
+        resource.prlimit(p.process.pid, resource.RLIMIT_NOFILE, (100, 100))
+        clients = [connect(p.address['stream2']) for _ in range(100)]
+        wait('no descriptor', lambda: len(os.listdir(f'/proc/{p.process.pid}/fd')) == 100)
+        worker.sendall(b'\x01\x00\x00\x04next')
+        p.wait_for_error('Too many open files')
+        os.mkdir(f'{where}/later')
+        Growing(arrow, f'{where}/later', 'later').finish()
+        p.wait_for_error('later.*Too many open files; end clients, or raise the limit')
+        for s in clients:
+            s.close()
+        others = Client(zmq.REQ, p.address['crystfel'])
+        wait('images', lambda: len(others.messages) == 2 * len(arrow.frames) - 1)
+        want(same_crystfel(others.end(), arrow) == arrow.frames[1:] + arrow.frames)
+        stats, out = p.end(signal.SIGTERM)
+        want(stats['output_gone{output="crystfel"}'] == 0, out)
+        worker.close()
+
+
+@case
+def what_is_no_file_is_named(where):
+    os.mkdir(f'{where}/run')
+    with Publisher(where, '--crystfel', ANY, f'{where}/run', f'{where}/later') as p:
+        with open(f'{where}/later', 'wb'):
+            pass
+        p.wait_for_error('later: cannot be listed yet: Not a directory; expected a directory')
         os.mkfifo(f'{where}/run/fifo_images.arrow')
         os.mkdir(f'{where}/run/folder_images.arrow')
         os.mkfifo(f'{where}/run/part_images.arrow.part')
