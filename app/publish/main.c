@@ -64,7 +64,10 @@ give_way(void)
 	close(fd);
 }
 
-/* Each client needs a descriptor. Programs that call select(2) have a low limit; this one has none. */
+/*
+ * Each client needs a descriptor. The soft limit is low because of programs that call select(2).
+ * This one does not.
+ */
 static void
 raise_descriptors(void)
 {

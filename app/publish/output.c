@@ -540,7 +540,7 @@ deliver(struct output *o)
 }
 
 /*
- * Drops the requests of workers that are gone. ZeroMQ tells that only when a message is sent, so each
+ * Drops the requests of workers that are gone. ZeroMQ tells that only when a message is sent. So each
  * worker gets an empty one, which a REQ socket ignores because it is no answer.
  */
 static void
@@ -689,8 +689,8 @@ read_monitor(struct output *o)
 }
 
 /*
- * Ends the connections of all clients; their sockets connect again. ZeroMQ has no function for it, so
- * the program shuts down the descriptors that have the port of the output.
+ * Ends the connections of all clients; their sockets connect again. ZeroMQ has no function for it.
+ * So the program shuts down the descriptors that have the port of the output.
  */
 static void
 disconnect_clients(const struct output *o, const char *why)
@@ -702,8 +702,8 @@ disconnect_clients(const struct output *o, const char *why)
 	struct rlimit limit;
 
 	escaped_line(stderr,
-		"braggline-publish: --%s %s: %s: all of its clients were disconnected, and may connect "
-		"again; expected clients that subscribe to few prefixes",
+		"braggline-publish: --%s %s: %s: all of its clients were disconnected, and may "
+		"connect again; expected clients that subscribe to few prefixes",
 		output_name(o->kind), o->address, why);
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return;

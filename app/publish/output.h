@@ -10,8 +10,8 @@
  *
  * Memory is bounded: at most `hwm` messages wait for each client, and a client that does not answer
  * ZeroMQ's heartbeats for OUTPUT_DEAD_MS is disconnected. What clients send is limited to
- * OUTPUT_INPUT_MAX bytes a message, and their subscriptions to OUTPUT_PREFIXES_MAX bytes in all, and
- * to what is processed within OUTPUT_STUCK_MS. Beyond that, all clients are disconnected.
+ * OUTPUT_INPUT_MAX bytes a message. Subscriptions are limited to OUTPUT_PREFIXES_MAX bytes in all,
+ * and to what is processed within OUTPUT_STUCK_MS. Beyond that, all clients are disconnected.
  */
 #ifndef PUBLISH_OUTPUT_H
 #define PUBLISH_OUTPUT_H
@@ -97,8 +97,8 @@ int output_start(struct output *o);
 void output_stop(struct output *o);
 
 /**
- * Disconnect the clients if they send subscriptions faster than its thread can process them. Call it
- * at intervals. Any thread.
+ * Disconnect the clients if they send subscriptions faster than its thread can process them. To be
+ * called at intervals, from one thread.
  */
 void output_check(struct output *o);
 
