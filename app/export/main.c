@@ -16,6 +16,7 @@
 #include "escaped_text.h"
 #include "export.h"
 #include "follow.h"
+#include "io/dir_lock.h"
 #include "io/own_file.h"
 #include "geometry/file.h"
 #include "geometry_files.h"
@@ -252,9 +253,49 @@ read_mask(struct export *e, const char *calibration)
 	return ret < 0 ? ret : 0;
 }
 
+/* Lock of the files that this process writes. */
+struct output_lock {
+	int fd; /* -1: none */
+	char path[PATH_MAX];
+};
+
+/* One process writes the files of a run. @return 0; -EINVAL: printed */
+static int
+lock_output(struct output_lock *lock, const char *output, const char *run)
+{
+	char message[PATH_MAX], name[PATH_MAX];
+
+	/* the export has begun again */
+	if (lock->fd >= 0)
+		return 0;
+	if (snprintf(name, sizeof(name), ".%s.export.lock", run) >= (int)sizeof(name) ||
+		snprintf(lock->path, sizeof(lock->path), "%s/%s", output, name) >=
+			(int)sizeof(lock->path))
+		return export_complain("--output %s: the name is too long%s", output, "");
+	lock->fd = dir_lock(output, name, true, 0, message);
+	if (lock->fd == -EBUSY)
+		return export_complain(
+			"%s: another braggline-export writes the files of run %s; wait "
+			"for its end, or choose another --output",
+			output, run);
+	if (lock->fd < 0)
+		return export_complain("%s%s", message, "");
+	return 0;
+}
+
+static void
+unlock_output(struct output_lock *lock)
+{
+	if (lock->fd < 0)
+		return;
+	/* while it is locked: another process that has opened it sees that it is gone */
+	(void)unlink(lock->path);
+	dir_lock_release(lock->fd);
+}
+
 /* Chooses the names of the files, and makes the directory. */
 static int
-open_output(struct export *e, const char *output)
+open_output(struct export *e, const char *output, struct output_lock *lock)
 {
 	const char *name = arrow_reader_meta(scan_run_reader(&e->run), ARROW_META_RUN);
 	char message[PATH_MAX];
@@ -267,7 +308,7 @@ open_output(struct export *e, const char *output)
 		name = e->run.name;
 	if (snprintf(e->stem, sizeof(e->stem), "%s/%s", output, name) > PATH_MAX - 64)
 		return export_complain("--output %s: the name is too long%s", output, "");
-	return 0;
+	return lock_output(lock, output, name);
 }
 
 /* Converts a geometry file. */
@@ -326,7 +367,8 @@ select_images(struct export *e, const struct options *o, const struct scan_sets 
 }
 
 static int
-run_export(struct export *e, const struct options *o, const struct scan_sets *sets)
+run_export(struct export *e, const struct options *o, const struct scan_sets *sets,
+	struct output_lock *lock)
 {
 	unsigned int damaged = 0;
 	int ret = select_images(e, o, sets, &damaged);
@@ -338,7 +380,7 @@ run_export(struct export *e, const struct options *o, const struct scan_sets *se
 	if (ret == 0)
 		ret = read_mask(e, o->calibration);
 	if (ret == 0)
-		ret = open_output(e, o->output);
+		ret = open_output(e, o->output, lock);
 	if (ret == 0)
 		ret = write_format(e, o->format);
 	if (ret < 0)
@@ -354,6 +396,7 @@ main(int argc, char **argv)
 	char message[OPTIONS_MESSAGE_LEN];
 	struct scan_list list = {0};
 	struct scan_sets sets = {0};
+	struct output_lock lock = {.fd = -1};
 	struct export e = {0};
 	struct options o;
 	int ret;
@@ -382,16 +425,17 @@ main(int argc, char **argv)
 	e.overwrite = o.overwrite;
 	ret = list_sets(&o, &list, &sets);
 	if (ret == 0)
-		ret = run_export(&e, &o, &sets);
+		ret = run_export(&e, &o, &sets, &lock);
 	if (ret == -EUCLEAN) {
 		close_run(&e);
 		e.checked = true;
-		ret = run_export(&e, &o, &sets);
+		ret = run_export(&e, &o, &sets, &lock);
 	}
 	if (ret == -ENOMEM)
 		export_complain("not enough memory%s%s", "", "");
 	if (ret == -EINTR)
 		export_complain("interrupted; the same command continues%s%s", "", "");
+	unlock_output(&lock);
 	close_run(&e);
 	free(sets.stem);
 	scan_list_free(&list);

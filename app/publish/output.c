@@ -540,8 +540,8 @@ deliver(struct output *o)
 }
 
 /*
- * Drops the requests of workers that are gone. ZeroMQ tells that only when a message is sent. So each
- * worker gets an empty one, which a REQ socket ignores because it is no answer.
+ * Drops the requests of workers that are gone. ZeroMQ tells that only when a message is sent. So
+ * each worker gets an empty one, which a REQ socket ignores because it is no answer.
  */
 static void
 drop_gone(struct output *o)

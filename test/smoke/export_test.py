@@ -6,6 +6,7 @@ run's pixels, peaks, geometry and columns; an export is interrupted and continue
 usage: export_test.py BUILD-DIR [CASE]...
 """
 
+import fcntl
 import importlib.util
 import os
 import random
@@ -13,6 +14,7 @@ import re
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -536,6 +538,27 @@ def a_killed_export_leaves_complete_files(where):
     export('--output', out, '--images-per-file', '1', run)
     same_as(run, f'{out}/lyso_master.h5', frames)
     print(f'{killed} of 12 exports ended early')
+
+
+@case
+def two_exports_do_not_write_the_same_files(where):
+    run, name = receive('image'), f'{where}/.lyso.export.lock'
+    with open(name, 'wb') as stream:
+        lock = struct.pack('hhqqi4x', fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(stream, fcntl.F_OFD_SETLK, lock)
+        _, err = export('--output', where, run, status=1)
+        want('another braggline-export writes the files of run lyso; wait for its end' in err, err)
+        want(os.listdir(where) == ['.lyso.export.lock'], os.listdir(where))
+    # the lock of a process that was killed has ended
+    export('--output', where, run)
+    want(not os.path.exists(name), os.listdir(where))
+    processes = [subprocess.Popen([EXPORT, '--output', f'{where}/both', run], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                 for _ in range(4)]
+    errors = [p.communicate(timeout=60)[1] for p in processes]
+    want(all(p.returncode == 0 or 'another braggline-export' in e for p, e in zip(processes, errors)),
+         errors)
+    same_as(run, f'{where}/both/lyso_master.h5', kept(run))
 
 
 @case
