@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <zmq.h>
@@ -66,10 +67,14 @@ struct output {
 	uint64_t first, next;
 	int64_t probed; /* when it was checked which of them are gone */
 	/*
-	 * when the thread began to call ZeroMQ; 0: it does something else. Each call may process
-	 * subscriptions, as long as more of them arrive. Atomic
+	 * odd while the thread calls ZeroMQ, which may process subscriptions as long as more of
+	 * them arrive. Atomic
 	 */
-	int64_t in_zmq;
+	uint64_t steps;
+	/* of output_check(): `steps`, and CPU time of the thread when they changed @{ */
+	uint64_t checked_steps;
+	int64_t checked_ns;
+	/* @} */
 	/* bytes of subscriptions; ZeroMQ keeps them as long as their clients are connected */
 	uint64_t prefixes;
 	/* `start` of the series that subscribers get, for those that come late */
@@ -732,13 +737,24 @@ limit_prefixes(struct output *o)
 void
 output_check(struct output *o)
 {
-	const int64_t since = __atomic_load_n(&o->in_zmq, __ATOMIC_RELAXED);
+	const uint64_t steps = __atomic_load_n(&o->steps, __ATOMIC_RELAXED);
+	struct timespec used;
+	clockid_t clock;
+	int64_t ns;
 
-	if (!is_pub(o) || since == 0 || monotonic_ms() - since < OUTPUT_STUCK_MS)
+	/* CPU time: a thread that has no CPU, or sleeps, is not stuck */
+	if (!is_pub(o) || !o->has_thread || output_is_over(o) ||
+		pthread_getcpuclockid(o->thread, &clock) != 0 || clock_gettime(clock, &used) < 0)
 		return;
-	/* not again before its thread had time to go on */
-	__atomic_store_n(&o->in_zmq, monotonic_ms(), __ATOMIC_RELAXED);
-	disconnect_clients(o, "its clients send subscriptions faster than they are processed");
+	ns = used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
+	if (steps % 2 == 1 && steps == o->checked_steps &&
+		ns - o->checked_ns < OUTPUT_STUCK_MS * INT64_C(1000000))
+		return;
+	if (steps % 2 == 1 && steps == o->checked_steps)
+		disconnect_clients(
+			o, "its clients send subscriptions faster than they are processed");
+	o->checked_steps = steps;
+	o->checked_ns = ns;
 }
 
 /* Sends `start` again after a subscription. */
@@ -773,11 +789,12 @@ wait_for_more(struct output *o)
 		return;
 }
 
-/* Notes that the thread calls ZeroMQ, or that it does something else. */
+/* The thread begins or ends to call ZeroMQ. */
 static void
-note_zmq(struct output *o, bool begins)
+next_step(struct output *o)
 {
-	__atomic_store_n(&o->in_zmq, begins ? monotonic_ms() : 0, __ATOMIC_RELAXED);
+	/* one writer */
+	__atomic_store_n(&o->steps, o->steps + 1, __ATOMIC_RELAXED);
 }
 
 static void *
@@ -786,8 +803,8 @@ run_output(void *arg)
 	struct output *o = arg;
 	bool more;
 
+	next_step(o);
 	while (!__atomic_load_n(&o->stop, __ATOMIC_RELAXED)) {
-		note_zmq(o, true);
 		for (unsigned int i = 0; i < INPUT_STEPS && o->kind != OUTPUT_STREAM2; i++) {
 			if (!read_input(o))
 				break;
@@ -795,9 +812,9 @@ run_output(void *arg)
 		read_monitor(o);
 		limit_prefixes(o);
 		repeat_start(o);
-		note_zmq(o, false);
+		next_step(o);
 		more = prepare(o);
-		note_zmq(o, true);
+		next_step(o);
 		more |= deliver(o);
 		if (o->closed && o->pending == PENDING_NONE)
 			break;
@@ -805,7 +822,7 @@ run_output(void *arg)
 		if (!more)
 			wait_for_more(o);
 	}
-	note_zmq(o, false);
+	next_step(o);
 	read_monitor(o);
 	close_monitor(o);
 	__atomic_store_n(&o->over, true, __ATOMIC_RELEASE);

@@ -11,7 +11,8 @@
  * Memory is bounded: at most `hwm` messages wait for each client, and a client that does not answer
  * ZeroMQ's heartbeats for OUTPUT_DEAD_MS is disconnected. What clients send is limited to
  * OUTPUT_INPUT_MAX bytes a message. Subscriptions are limited to OUTPUT_PREFIXES_MAX bytes in all,
- * and to what is processed within OUTPUT_STUCK_MS. Beyond that, all clients are disconnected.
+ * and to what is processed in OUTPUT_STUCK_MS of CPU time. Beyond that, all clients are
+ * disconnected.
  */
 #ifndef PUBLISH_OUTPUT_H
 #define PUBLISH_OUTPUT_H
@@ -24,7 +25,7 @@
 #define OUTPUT_WORKERS_MAX  4096      /**< requests that wait */
 #define OUTPUT_INPUT_MAX    4096      /**< bytes */
 #define OUTPUT_PREFIXES_MAX (1 << 20) /**< bytes of the subscriptions of all clients */
-#define OUTPUT_STUCK_MS	    1000      /**< longest time for the subscriptions that have arrived */
+#define OUTPUT_STUCK_MS	    200	      /**< most CPU time for subscriptions that arrive */
 #define OUTPUT_HEARTBEAT_MS 2000
 #define OUTPUT_DEAD_MS	    10000
 #define OUTPUT_LINGER_MS    10000 /**< time at the end for messages that wait for clients */

@@ -950,6 +950,7 @@ def a_flood_of_subscriptions_is_ended(where):
         view = Client(zmq.SUB, p.address['stream2-pub'])
         p.wait_for('requests', 1, 'stream2-pub')
         hostile = peer(p.address['stream2-pub'], b'SUB')
+        hostile.settimeout(60)
         try:
             for _ in range(8000):
                 hostile.sendall(b'\x02' + struct.pack('>Q', 4090) + b'\x01' + os.urandom(4089))
