@@ -24,6 +24,7 @@
 #define STOP_LINGER_MS 300 /* after a signal */
 #define POLL_MS	       100 /* how often a thread looks whether it has to end */
 #define INPUT_STEPS    256 /* messages of clients that are read before other work */
+#define INPUT_BYTES    (64 << 10)
 #define ADDRESS_LEN    256
 #define ID_MAX	       256 /* ZeroMQ: 1 to 255 bytes */
 #define FD_MAX	       (1 << 20)
@@ -135,6 +136,8 @@ set_options(void *socket, enum output_kind kind, int hwm)
 		{ZMQ_LINGER, OUTPUT_LINGER_MS},
 		{ZMQ_SNDHWM, hwm},
 		{ZMQ_RCVHWM, INPUT_STEPS},
+		/* what is left of a flood when its connection has ended */
+		{ZMQ_RCVBUF, INPUT_BYTES},
 		{ZMQ_HEARTBEAT_IVL, OUTPUT_HEARTBEAT_MS},
 		{ZMQ_HEARTBEAT_TIMEOUT, OUTPUT_DEAD_MS},
 		/* a worker that is gone is reported, and its image goes to another one */
