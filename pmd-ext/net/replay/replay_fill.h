@@ -15,6 +15,11 @@
 #include "replay.h"
 #include "replay_rewrite.h"
 
+/* Builds with sanitizers do not force it: clang would compile replay_rx.c for a minute. */
+#ifndef REPLAY_INLINE
+#define REPLAY_INLINE __rte_always_inline
+#endif
+
 /* Packets chosen and filled together. Their mbuf pointers stay in L1. */
 #define BATCH 64u
 
@@ -90,21 +95,21 @@ struct batch {
 };
 
 /* Length of a packet as delivered. */
-static __rte_always_inline uint32_t
+static REPLAY_INLINE uint32_t
 length(const struct batch *batch, uint32_t i, const struct replay_packet *packet, bool faulty)
 {
 	return faulty ? batch->pick[i].len : packet->len;
 }
 
 /* packet_type of a packet as delivered. */
-static __rte_always_inline uint32_t
+static REPLAY_INLINE uint32_t
 type(const struct batch *batch, uint32_t i, const struct replay_packet *packet, bool faulty)
 {
 	return faulty ? batch->pick[i].ptype : packet->ptype;
 }
 
 /* Checksum flags of a packet as delivered. A fault changes a packet after the port's check. */
-static __rte_always_inline uint32_t
+static REPLAY_INLINE uint32_t
 checksums(const struct batch *batch, uint32_t i, const struct replay_packet *packet, bool faulty)
 {
 	const bool changed = faulty && (batch->pick[i].corrupt || batch->pick[i].truncated);
@@ -125,7 +130,7 @@ prefetch_frame(const struct batch *batch, uint32_t i)
 }
 
 /* Attaches the rest of a packet from offset `off`: by reference, unless it must be changed. */
-static __rte_always_inline bool
+static REPLAY_INLINE bool
 attach_rest(struct replay_rxq *rxq, struct batch *batch, uint32_t i, struct rte_mbuf *m,
 	struct replay_packet *packet, intptr_t away, uint32_t off, bool faulty)
 {
@@ -142,7 +147,7 @@ attach_rest(struct replay_rxq *rxq, struct batch *batch, uint32_t i, struct rte_
 	return attached;
 }
 
-static __rte_always_inline void
+static REPLAY_INLINE void
 rx_reference(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool faulty)
 {
 	uint32_t i, n;
@@ -164,7 +169,7 @@ rx_reference(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs
 	replay_count(&rxq->count.by_reference, i);
 }
 
-static __rte_always_inline void
+static REPLAY_INLINE void
 rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool faulty)
 {
 	const struct replay_devargs *args = &rxq->dev->args;
@@ -267,7 +272,7 @@ copy_rest(const struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf *he
 	return true;
 }
 
-static __rte_always_inline void
+static REPLAY_INLINE void
 rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool faulty)
 {
 	const struct replay_devargs *args = &rxq->dev->args;

@@ -251,7 +251,7 @@ stamp(const struct replay_rxq *rxq, const struct batch *batch, struct rte_mbuf *
 	}
 }
 
-static __rte_always_inline void
+static REPLAY_INLINE void
 fill(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool faulty)
 {
 	switch (rxq->mode) {
@@ -268,7 +268,7 @@ fill(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool f
 }
 
 /* Fills mbufs with the chosen packets, up to one that cannot be changed yet. */
-static __rte_always_inline void
+static REPLAY_INLINE void
 fill_changed(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool faulty)
 {
 	struct replay_roce *roce = rxq->dev->capture->roce;
@@ -294,7 +294,7 @@ publish(struct replay_rxq *rxq, bool faulty)
 	__atomic_store_n(&rxq->place, place, __ATOMIC_RELAXED);
 }
 
-static __rte_always_inline uint16_t
+static REPLAY_INLINE uint16_t
 rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool faulty)
 {
 	const struct replay_dev *dev = rxq->dev;
