@@ -5,6 +5,7 @@ A Bench has one guest for many runs of the tool. Each run is a process of its ow
 end the guest sees as a link that goes up and down. All frames are captured for capture_faults().
 """
 
+import concurrent.futures
 import functools
 import glob
 import os
@@ -24,6 +25,9 @@ ETHERNET_MAX = 4300
 # may be the last run's, about to go down.
 LINK = (f'until ping -c 1 -W 1 {OURS} >/dev/null && ibv_devinfo -d rxe0 | grep -q PORT_ACTIVE; '
         'do usleep 100000; done')
+# Options of perftest: acknowledge time-outs of 1.07 s. An emulated guest may need half a second for a
+# message of 1 MiB, and longer on a busy machine.
+PATIENT = '-u 18'
 CLOCK_ATTEMPTS = 5
 GRACE = 10      # limit in seconds for one end after the other has ended
 
@@ -249,15 +253,20 @@ def capture_faults(folder, icrcs=4000):
     tshark = shutil.which('tshark')
     if not tshark:
         raise Missing('tshark is not installed: run make deps')
-    faults, frames = [], 0
-    for path in sorted(glob.glob(f'{folder}/*.pcap')):
+    def dissect(path):
         # tshark would look for an rpcordma header in every SEND
         shown = subprocess.run(
             [tshark, '-r', path, '--disable-protocol', 'rpcordma', '-T', 'fields',
              '-e', 'frame.number', '-e', '_ws.malformed', '-e', 'infiniband.bth.opcode',
              '-e', 'frame.protocols'],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding='utf-8', check=False)
-        for line in shown.stdout.splitlines():
+        return path, shown.stdout.splitlines()
+
+    faults, frames = [], 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as several:
+        dissected = list(several.map(dissect, sorted(glob.glob(f'{folder}/*.pcap'))))
+    for path, lines in dissected:
+        for line in lines:
             number, malformed, opcode, protocols = (line.split('\t') + [''] * 4)[:4]
             frames += 1
             # tshark may decode a payload as Ethernet because of its first two bytes, and call it

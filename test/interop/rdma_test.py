@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from rdma_peer import OURS, THEIRS, Bench, Broken, capture_faults, outcome, step
+from rdma_peer import OURS, PATIENT, THEIRS, Bench, Broken, capture_faults, outcome, step
 from rxe_vm import rping
 
 MTUS = (256, 512, 1024, 2048, 4096)
@@ -58,7 +58,7 @@ def every_mtu_and_size(bench):
 
 def perftest(bench, mode, options, size, messages, mtu):
     bench.mtu(mtu)
-    expected = f'{options} -n {messages}' + (f' -s {size}' if size else '')
+    expected = f'{options} {PATIENT} -n {messages}' + (f' -s {size}' if size else '')
     # perftest connects its measured connections before the guest's server listens for them
     bench.serve(mode, expected, f'ib_{mode} -F -R {expected} {OURS}', ' #bytes')
     bench.connect(mode, f'{expected} {THEIRS}', f'ib_{mode} -F -R {expected}', ' #bytes')

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from rdma_peer import ETHERNET_MAX, LINK, OURS, THEIRS
+from rdma_peer import ETHERNET_MAX, LINK, OURS, PATIENT, THEIRS
 from rxe_vm import Broken, Guest, Missing, SKIP, die_with_us, rping
 
 EAL = '--no-huge -m 64 --no-pci --no-shconf --no-telemetry'
@@ -39,11 +39,11 @@ exit ${failed:-0}
 # Mode, options of both, the original's program, expected output of the client's side. Originals get
 # -F: they fail if a guest's clock is too uneven to tell a CPU's frequency.
 PEERS = (
-    ('write_bw', '-s 65536 -n 50', 'ib_write_bw', '#bytes'),
-    ('read_bw', '-s 65536 -n 50', 'ib_read_bw', '#bytes'),
-    ('send_bw', '-s 5000 -n 50', 'ib_send_bw', '#bytes'),
-    ('atomic_bw', '-n 50', 'ib_atomic_bw', '#bytes'),
-    ('write_lat', '-s 64 -n 50', 'ib_write_lat', '#bytes'),
+    ('write_bw', f'-s 65536 -n 50 {PATIENT}', 'ib_write_bw', '#bytes'),
+    ('read_bw', f'-s 65536 -n 50 {PATIENT}', 'ib_read_bw', '#bytes'),
+    ('send_bw', f'-s 5000 -n 50 {PATIENT}', 'ib_send_bw', '#bytes'),
+    ('atomic_bw', f'-n 50 {PATIENT}', 'ib_atomic_bw', '#bytes'),
+    ('write_lat', f'-s 64 -n 50 {PATIENT}', 'ib_write_lat', '#bytes'),
 )
 
 
@@ -66,8 +66,8 @@ def stock_peers(guest):
     mode, options, original, text = PEERS[0]
     pair(f'{mode}, {original} serves ours', f'{original} -F -R {options}',
          f'{TOOL} {mode} {device} {options} {THEIRS}', text)
-    pair('write_bw, ours serves ours', f'{TOOL} write_bw {device} -s 1000000 -n 5',
-         f'{TOOL} write_bw {device} -s 1000000 -n 5 {THEIRS}', '#bytes')
+    pair('write_bw, ours serves ours', f'{TOOL} write_bw {device} -s 1000000 -n 5 {PATIENT}',
+         f'{TOOL} write_bw {device} -s 1000000 -n 5 {PATIENT} {THEIRS}', '#bytes')
     pair('rping, ours serves the original', f'{TOOL} rping {device} -s',
          rping(THEIRS, '-C 3 -v'), 'ping data: rdma-ping-2')
     pair('rping, the original serves ours', f'rping -s -a {THEIRS} -C 3',
@@ -123,8 +123,8 @@ def against_roce(tool, folder):
 
         verbs_asks(f'rping {device} -c -a {OURS} -C 3 -v -S 20000', 'rdma-ping-2')
         host.close()
-        with Host(tool, folder, 'write_bw -s 65536 -n 50') as host:
-            verbs_asks(f'write_bw {device} -s 65536 -n 50 {OURS}', '#bytes')
+        with Host(tool, folder, f'write_bw -s 65536 -n 50 {PATIENT}') as host:
+            verbs_asks(f'write_bw {device} -s 65536 -n 50 {PATIENT} {OURS}', '#bytes')
         host.close()
         with Host(tool, folder, 'send_bw -c UC -s 4000 -n 50') as host:
             verbs_asks(f'send_bw {device} -c UC -s 4000 -n 50 {OURS}', '#bytes')

@@ -209,7 +209,8 @@ rig_event(struct rig_end *end, enum rdma_event_type type)
 struct rdma_qp *
 rig_qp(struct rig_end *end, enum rdma_qp_type type, const struct rdma_qp_attr *given)
 {
-	struct rdma_qp_attr attr = {.retry_count = 7, .rnr_retry = 7};
+	/* 0.54 s: an emulated guest may pause for longer than the default of 67 ms */
+	struct rdma_qp_attr attr = {.ack_timeout = 17, .retry_count = 7, .rnr_retry = 7};
 	struct rdma_qp *qp;
 
 	if (given)
