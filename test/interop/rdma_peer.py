@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 
-from rxe_vm import SKIP, Broken, Guest, Missing, die_with_us
+from rxe_vm import BOOT_SECONDS, SKIP, Broken, Guest, Missing, die_with_us
 
 OURS, THEIRS = '10.99.0.1', '10.99.0.2'
 # Ethernet MTU for each RoCE MTU: rdma_rxe uses the largest that leaves room for 80 bytes of headers
@@ -139,7 +139,8 @@ class Bench:
         self.device_options, self.runs, self.guest = ',mtu=4096', 0, None
         self.folder = tempfile.mkdtemp(prefix='rdma-test-')
         self.socket = f'{self.folder}/nic'
-        first = self.ours('rping', '-s -P', 120)        # the network card needs a back end
+        # the network card needs a back end while the guest boots, for minutes on a busy machine
+        first = self.ours('rping', '-s -P', BOOT_SECONDS + 120)
         try:
             self.boot()
             self.greet()

@@ -52,7 +52,7 @@ Missing = rxe_image.Missing
 TIMED_OUT, BROKEN, SKIP = 124, 125, 77
 QEMU = 'qemu-system-x86_64'
 # Booting takes 3 s on an idle machine; tests may run on a busy one.
-BOOT_SECONDS = 90
+BOOT_SECONDS = 180
 # No offloads: the guest sends complete frames with all checksums.
 OFFLOADS = ''.join(f',{name}=off' for name in (
     'csum', 'gso', 'guest_csum', 'guest_tso4', 'guest_tso6', 'guest_ufo', 'guest_ecn', 'host_tso4',
