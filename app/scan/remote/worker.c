@@ -16,9 +16,10 @@
 #include "scan/list.h"
 #include "sql/result_reader.h"
 
-#define QUEUE	   16	/* outputs that are not sent yet */
-#define INLINE_MAX 8192 /* bytes of a body that is sent in messages */
-#define PART_MIN   256	/* a smaller rest of a message is not used for a part */
+#define QUEUE	   16		     /* outputs that are not sent yet */
+#define INLINE_MAX 8192		     /* bytes of a body that is sent in messages */
+#define PART_MIN   256		     /* a smaller rest of a message is not used for a part */
+#define STAGES_MIN (SCAN_STAGES / 2) /* that are free when a thread that waits for some is woken */
 #define GATHER_MIN 4096 /* smaller pieces of files are copied: that is cheaper than a list */
 
 static_assert(SCAN_SQL_MAX == SQL_STATEMENT_MAX, "the protocol's limit is that of the engine");
@@ -42,7 +43,8 @@ struct scan_worker {
 	bool stopping;
 	bool ended; /* the thread will not use the worker any more */
 	bool running;
-	bool resting;		 /* the thread waits for a query */
+	/* what the thread waits for, with its lock; NULL: it does not wait, or waits for a query */
+	bool (*awaited)(const struct scan_worker *w);
 	struct scan_times times; /* of the present query; the thread's own while it runs */
 	bool opened;		 /* `session` may be interrupted */
 	enum scan_end end;
@@ -104,24 +106,23 @@ wake_lcore(const struct scan_worker *w)
 		poll_wake(w->config.pause);
 }
 
-/* Wait for the client or for the lcore, which must know it, with the lock. */
+/*
+ * Wait for the client or for the lcore, which must know it, with the lock.
+ * @param until  the thread is woken when it returns true
+ */
 static void
-wait_changed(struct scan_worker *w)
+wait_until(struct scan_worker *w, bool (*until)(const struct scan_worker *))
 {
+	if (until(w))
+		return;
 	set_activity(w, w->running ? SCAN_WAITS : SCAN_IDLE);
 	wake_lcore(w);
-	pthread_cond_wait(&w->changed, &w->lock);
+	w->awaited = until;
+	while (!until(w))
+		pthread_cond_wait(&w->changed, &w->lock);
+	w->awaited = NULL;
 	if (w->running)
 		set_working(w);
-}
-
-/* Wait for a query, with the lock. */
-static void
-rest(struct scan_worker *w)
-{
-	w->resting = true;
-	pthread_cond_wait(&w->changed, &w->lock);
-	w->resting = false;
 }
 
 /*
@@ -135,14 +136,20 @@ unlock_and_wake(struct scan_worker *w)
 	pthread_cond_broadcast(&w->changed);
 }
 
-/* As unlock_and_wake(), for a change that only a query waits for. */
+/* Release the lock, and wake the thread if a query has what it waits for. */
 static void
 unlock_and_wake_query(struct scan_worker *w)
 {
-	if (w->resting)
+	if (w->awaited == NULL || !w->awaited(w)) {
 		pthread_mutex_unlock(&w->lock);
-	else
-		unlock_and_wake(w);
+		return;
+	}
+	/* once: what it waits for is not taken back */
+	w->awaited = NULL;
+	/* until it runs, too: an lcore with the same CPU that has nothing to do must not poll */
+	if (w->running)
+		set_working(w);
+	unlock_and_wake(w);
 }
 
 static void
@@ -161,6 +168,20 @@ is_full(const struct scan_worker *w)
 	return queued == QUEUE || queued + w->nb_unreturned >= SCAN_WINDOW;
 }
 
+/* Whether a message can be queued, or the thread must stop. */
+static bool
+has_last_room(const struct scan_worker *w)
+{
+	return w->stopping || !is_full(w);
+}
+
+/* The same, or the query must end. */
+static bool
+has_room(const struct scan_worker *w)
+{
+	return has_last_room(w) || must_end(w);
+}
+
 /*
  * Queue the message.
  * @param part  that it announces; NULL: none
@@ -177,8 +198,7 @@ queue_message(struct scan_worker *w, const struct scan_output *part, bool last)
 	if (w->message->nb == 0 && !last)
 		return 0;
 	pthread_mutex_lock(&w->lock);
-	while (!w->stopping && (last || !must_end(w)) && is_full(w))
-		wait_changed(w);
+	wait_until(w, last ? has_last_room : has_room);
 	if (must_end(w))
 		ret = -ECANCELED;
 	if (!w->stopping && (last || ret == 0)) {
@@ -246,6 +266,36 @@ check_files(struct scan_worker *w)
 	return path == NULL ? 0 : sql_session_unreadable(&w->session, path);
 }
 
+static uint32_t
+count_free_stages(const struct scan_worker *w)
+{
+	uint32_t i, nb = 0;
+
+	for (i = 0; i < SCAN_STAGES; i++)
+		nb += !w->stage_used[i];
+	return nb;
+}
+
+/* Whether there is a stage, and a slot of the client, if it has granted some. */
+static bool
+has_stage(const struct scan_worker *w)
+{
+	return count_free_stages(w) > 0 && (w->memory.slots == 0 || w->nb_free_slots > 0);
+}
+
+/*
+ * Whether it is worth the time to run the thread for stages, or the query must end. The parts in
+ * the other stages are sent without the thread. A client that reads them may free the next one only
+ * when it has another.
+ */
+static bool
+has_stages(const struct scan_worker *w)
+{
+	const uint32_t least = w->memory.slots > 0 ? STAGES_MIN : 1;
+
+	return must_end(w) || (has_stage(w) && count_free_stages(w) >= least);
+}
+
 /*
  * Wait for memory, and for a slot of the client, if it has granted some.
  * @return index of the stage; -ECANCELED
@@ -253,20 +303,14 @@ check_files(struct scan_worker *w)
 static int
 take_stage(struct scan_worker *w, uint32_t *slot)
 {
-	int stage;
+	int stage = -ECANCELED;
 
 	pthread_mutex_lock(&w->lock);
-	for (;;) {
-		for (stage = 0; stage < SCAN_STAGES && w->stage_used[stage]; stage++)
+	if (!has_stage(w))
+		wait_until(w, has_stages);
+	if (!must_end(w))
+		for (stage = 0; w->stage_used[stage]; stage++)
 			;
-		if (must_end(w))
-			stage = -ECANCELED;
-		else if (stage == SCAN_STAGES || (w->memory.slots > 0 && w->nb_free_slots == 0)) {
-			wait_changed(w);
-			continue;
-		}
-		break;
-	}
 	if (stage >= 0) {
 		w->stage_used[stage] = true;
 		*slot = SCAN_SLOTS_MAX;
@@ -284,6 +328,13 @@ return_stage(struct scan_worker *w, uint32_t stage, uint32_t slot)
 	w->stage_used[stage] = false;
 	if (slot != SCAN_SLOTS_MAX)
 		w->free_slot[w->nb_free_slots++] = slot;
+}
+
+/* Whether the lcore has tried to register all files, or the query must end. */
+static bool
+are_registered(const struct scan_worker *w)
+{
+	return w->nb_registered == w->nb_files || must_end(w);
 }
 
 /* Get the registration of the file that has some bytes. @return SCAN_FILES: none */
@@ -306,8 +357,7 @@ file_of(struct scan_worker *w, const uint8_t *bytes)
 			return SCAN_FILES;
 		pthread_mutex_lock(&w->lock);
 		w->file[w->nb_files++] = (struct scan_mapping){m.data, m.size, m.guard, NULL};
-		while (w->nb_registered < w->nb_files && !must_end(w))
-			wait_changed(w);
+		wait_until(w, are_registered);
 		good = w->nb_registered == w->nb_files;
 		pthread_mutex_unlock(&w->lock);
 		if (!good)
@@ -317,16 +367,39 @@ file_of(struct scan_worker *w, const uint8_t *bytes)
 	return w->file[i].mr != NULL ? i : SCAN_FILES;
 }
 
+/* Whether no output refers to files. */
+static bool
+is_gathered(const struct scan_worker *w)
+{
+	return w->nb_gathered == 0;
+}
+
+static bool
+is_gathered_or_stopping(const struct scan_worker *w)
+{
+	return is_gathered(w) || w->stopping;
+}
+
+static bool
+is_gathered_or_ends(const struct scan_worker *w)
+{
+	return is_gathered(w) || must_end(w);
+}
+
+static bool
+has_left_files(const struct scan_worker *w)
+{
+	return !w->leaving_files;
+}
+
 /* Wait until no output refers to files, and end their registrations. */
 static void
 leave_files(struct scan_worker *w)
 {
 	pthread_mutex_lock(&w->lock);
-	while (w->nb_gathered > 0 && !w->stopping)
-		wait_changed(w);
+	wait_until(w, is_gathered_or_stopping);
 	w->leaving_files = w->nb_files > 0;
-	while (w->leaving_files)
-		wait_changed(w);
+	wait_until(w, has_left_files);
 	w->nb_files = w->nb_registered = 0;
 	pthread_mutex_unlock(&w->lock);
 }
@@ -459,8 +532,7 @@ wait_gathered(struct scan_worker *w)
 	int ret;
 
 	pthread_mutex_lock(&w->lock);
-	while (w->nb_gathered > 0 && !must_end(w))
-		wait_changed(w);
+	wait_until(w, is_gathered_or_ends);
 	ret = must_end(w) ? -ECANCELED : 0;
 	pthread_mutex_unlock(&w->lock);
 	return ret;
@@ -748,7 +820,7 @@ worker_main(void *arg)
 	w->competes = process_cpus_are_shared();
 	while (!w->stopping) {
 		if (!w->running) {
-			rest(w);
+			pthread_cond_wait(&w->changed, &w->lock);
 			continue;
 		}
 		pthread_mutex_unlock(&w->lock);
