@@ -104,6 +104,7 @@ struct scan_server {
 	bool stopping;
 	uint8_t addr[16];
 	struct poll_pause pause;
+	unsigned int nb_used; /* all sessions behind these are FREE */
 	struct session session[SCAN_SESSIONS];
 };
 
@@ -206,6 +207,8 @@ unregister_file(void *arg, struct scan_mapping *file)
 static bool
 work_closing(struct session *c)
 {
+	struct scan_server *s = c->server;
+
 	(void)xfer_qp_poll(&c->link);
 	if (c->conn != NULL)
 		(void)rdma_conn_destroy(c->conn);
@@ -230,7 +233,9 @@ work_closing(struct session *c)
 	c->pd = NULL;
 	free(c->sql);
 	xfer_identity_forget(&c->identity);
-	*c = (struct session){.server = c->server, .place = -1};
+	*c = (struct session){.server = s, .place = -1};
+	while (s->nb_used > 0 && s->session[s->nb_used - 1].state == FREE)
+		s->nb_used--;
 	return true;
 }
 
@@ -245,7 +250,7 @@ sessions_of(const struct scan_server *s, const char *name)
 {
 	unsigned int i, nb = 0;
 
-	for (i = 0; i < SCAN_SESSIONS; i++)
+	for (i = 0; i < s->nb_used; i++)
 		nb += s->session[i].worker != NULL &&
 			(name == NULL || strcmp(s->session[i].identity.name, name) == 0);
 	return nb;
@@ -538,7 +543,8 @@ take_request(struct scan_server *s, const struct rdma_event *event, uint64_t now
 		memcpy(&call, event->private_data, sizeof(call));
 	peer.identity = call.identity;
 	xfer_qp_address(&event->peer, peer.addr);
-	for (i = 0; i < SCAN_SESSIONS; i++) {
+	/* the first one, because every poll visits all before the last one in use */
+	for (i = SCAN_SESSIONS; i-- > 0;) {
 		if (s->session[i].state != FREE)
 			continue;
 		c = &s->session[i];
@@ -556,6 +562,8 @@ take_request(struct scan_server *s, const struct rdma_event *event, uint64_t now
 		((struct session *)evicted)->place = -1;
 		refuse(evicted, SCAN_REASON_LATE);
 	}
+	if (c - s->session >= s->nb_used)
+		s->nb_used = c - s->session + 1;
 	c->place = place;
 	c->heard = now;
 	c->said = now;
@@ -830,7 +838,7 @@ count_current(struct scan_server *s)
 	uint64_t queries = 0, held = 0;
 	unsigned int i, k;
 
-	for (i = 0; i < SCAN_SESSIONS; i++) {
+	for (i = 0; i < s->nb_used; i++) {
 		queries += s->session[i].state == UP && s->session[i].querying;
 		for (k = 0; k < SCAN_STAGES; k++)
 			held += s->session[i].held[k].length;
@@ -851,7 +859,7 @@ scan_server_poll(struct scan_server *s)
 
 	for (i = 0; i < s->info.nb_poll_groups; i++)
 		busy |= rdma_progress(s->dev, i) > 0;
-	for (i = 0; i < SCAN_SESSIONS; i++) {
+	for (i = 0; i < s->nb_used; i++) {
 		if (s->session[i].state != FREE)
 			busy |= work(&s->session[i], now);
 	}
@@ -876,7 +884,7 @@ expected(const struct scan_server *s)
 	enum poll_expect found = POLL_NOTHING;
 	unsigned int i;
 
-	for (i = 0; i < SCAN_SESSIONS; i++) {
+	for (i = 0; i < s->nb_used; i++) {
 		if (s->session[i].worker == NULL)
 			continue;
 		switch (scan_worker_activity(s->session[i].worker)) {
@@ -908,7 +916,7 @@ scan_server_stop(struct scan_server *s)
 	unsigned int i;
 
 	s->stopping = true;
-	for (i = 0; i < SCAN_SESSIONS; i++)
+	for (i = 0; i < s->nb_used; i++)
 		refuse(&s->session[i], SCAN_REASON_STOPPING);
 }
 
@@ -917,7 +925,7 @@ scan_server_is_idle(const struct scan_server *s)
 {
 	unsigned int i;
 
-	for (i = 0; i < SCAN_SESSIONS; i++) {
+	for (i = 0; i < s->nb_used; i++) {
 		if (s->session[i].state != FREE)
 			return false;
 	}
@@ -942,7 +950,7 @@ scan_server_close(struct scan_server *s)
 {
 	unsigned int i;
 
-	for (i = 0; i < SCAN_SESSIONS; i++)
+	for (i = 0; i < s->nb_used; i++)
 		begin_close(&s->session[i]);
 	while (!scan_server_is_idle(s))
 		(void)scan_server_poll(s);
