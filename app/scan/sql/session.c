@@ -218,16 +218,6 @@ forget_ranges(struct sql_session *s)
 }
 
 void
-sql_session_set_catalog(struct sql_session *s, struct sql_catalog *catalog)
-{
-	close_result(s);
-	sql_kept_clear(&s->kept_list, s->api);
-	forget_views(s);
-	sql_lists_clear(&s->tables.lists);
-	s->catalog = s->tables.catalog = catalog;
-}
-
-void
 sql_session_close(struct sql_session *s)
 {
 	close_result(s);

@@ -77,9 +77,6 @@ struct sql_session {
 int sql_session_open(struct sql_session *s, const struct duckdb_api *api,
 	struct sql_catalog *catalog, const struct sql_limits *limits);
 
-/** Use another catalog. The statement is ended, and what refers to the catalog before is freed. */
-void sql_session_set_catalog(struct sql_session *s, struct sql_catalog *catalog);
-
 /** Close the engine. The catalog must outlive it. */
 void sql_session_close(struct sql_session *s);
 

@@ -1164,10 +1164,6 @@ test_statements_are_kept(void **state)
 	k = r.session.nb_views;
 	want_answer(&r, "SELECT count(*) FROM LYSO_7.frames", "300");
 	assert_int_equal(r.session.nb_views, k);
-	/* their tables are those of the catalog */
-	sql_session_set_catalog(&r.session, &r.catalog);
-	assert_int_equal(r.session.kept_list.nb, 0);
-	want_answer(&r, "SELECT count(*) FROM lyso_7.frames", "300");
 	/* the function of views has the range of the statement */
 	want_error(&r, "FROM view_frames('lyso_7')", -EINVAL, "view_frames: not allowed");
 	rig_close(&r);
