@@ -6,6 +6,7 @@ software RoCE and shared memory.
 usage: adbc_remote_test.py ARROW_WRITE BRAGGLINE-SCAN DRIVER MODULES-DIR
 """
 
+import contextlib
 import ctypes
 import os
 import shlex
@@ -203,27 +204,28 @@ def main():
         subprocess.run([arrow_write, f'{where}/runs', 'lyso_7', 'float32', '2', '60', '1'], check=True,
                        stdout=subprocess.DEVNULL)
         pair = remote.Pair(program, where)
-        far = Driver(driver, server_options(pair, 'ana', 'ana'))
-        near = Driver(driver, {'uri': f'{where}/runs', 'adbc.braggline.program': program})
-        for sql in ('FROM lyso_7.frames', 'SELECT i FROM range(100000) t(i)', 'SELECT 1::BIGINT WHERE false',
-                    'SELECT count(*), list(col) FROM lyso_7.images'):
-            got = far.query(sql)
-            want(got == near.query(sql) and isinstance(got, list), sql, got)
-        state, text = far.query('SELECT nothing')
-        want(state == '42000' and 'nothing' in text, state, text)
-        far.close()
-        pulling = Driver(driver, {**server_options(pair, 'ana', 'ana'), 'adbc.braggline.pull': 'true'})
-        sql = 'SELECT i FROM range(1000000) t(i)'
-        want(pulling.query(sql) == near.query(sql), sql)
-        near.close()
-        lost(pair, pulling)
-        pulling.close()
-        idle(pair, driver)
-        stranger = Driver(driver, server_options(pair, 'ana', 'eve'))
-        state, text = stranger.query('SELECT 1')
-        want(state == '28000' and 'wrong identity or key' in text, state, text)
-        stranger.close()
-        pair.server.kill()
+        with contextlib.closing(pair):
+            far = Driver(driver, server_options(pair, 'ana', 'ana'))
+            near = Driver(driver, {'uri': f'{where}/runs', 'adbc.braggline.program': program})
+            for sql in ('FROM lyso_7.frames', 'SELECT i FROM range(100000) t(i)',
+                        'SELECT 1::BIGINT WHERE false', 'SELECT count(*), list(col) FROM lyso_7.images'):
+                got = far.query(sql)
+                want(got == near.query(sql) and isinstance(got, list), sql, got)
+            state, text = far.query('SELECT nothing')
+            want(state == '42000' and 'nothing' in text, state, text)
+            far.close()
+            pulling = Driver(driver, {**server_options(pair, 'ana', 'ana'), 'adbc.braggline.pull': 'true'})
+            sql = 'SELECT i FROM range(1000000) t(i)'
+            want(pulling.query(sql) == near.query(sql), sql)
+            near.close()
+            lost(pair, pulling)
+            pulling.close()
+            idle(pair, driver)
+            stranger = Driver(driver, server_options(pair, 'ana', 'eve'))
+            state, text = stranger.query('SELECT 1')
+            want(state == '28000' and 'wrong identity or key' in text, state, text)
+            stranger.close()
+            pair.server.kill()
     print('a server and files: the same results')
 
 
