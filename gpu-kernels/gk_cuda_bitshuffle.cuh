@@ -649,8 +649,8 @@ struct bitshuffle_words {
 };
 
 /*
- * Load a block that is in one piece. Through the L1 cache: from host memory whole lines cross the
- * bus, and from GPU memory gangs are 3 % faster than by __ldcg() (H200, 2026-11-28).
+ * Load a block that is in one piece. Through the L1 cache: gangs are 3 % faster than by __ldcg()
+ * from GPU memory (H200, 2026-11-28).
  */
 static __device__ __forceinline__ void
 bitshuffle_load(struct bitshuffle_words *b, const uint4 *from)
@@ -670,49 +670,37 @@ bitshuffle_values(const struct bitshuffle_chunk *c, uint32_t i)
 }
 
 /*
- * Copy the values of block i of a chunk to the room, by a warp, if the block is whole.
- * @param loaded   the values, NULL: they are not in one piece
- * @param values   function object: 8 values of the block, by their number / 8
- */
-template <typename load>
-static __device__ __forceinline__ void
-bitshuffle_begin(struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, uint32_t i,
-	const struct bitshuffle_words *loaded, load values)
-{
-	uint4 *words = s->room + BITSHUFFLE_PLAIN / 16;
-	const uint32_t lane = threadIdx.x % 32;
-
-	__syncwarp(); /* all have used the previous block */
-	if (loaded != NULL) {
-#pragma unroll
-		for (uint32_t k = 0; k < BITSHUFFLE_WORDS / 32; k++)
-			words[bitshuffle_place(k * 8 + lane / 4, lane % 4)] = loaded->w[k];
-	} else if (bitshuffle_values(c, i) == GK_BITSHUFFLE_BLOCK) {
-#pragma unroll 2
-		for (uint32_t k = 0; k < BITSHUFFLE_WORDS / 32; k++)
-			words[bitshuffle_place(k * 8 + lane / 4, lane % 4)] = values(k * 32 + lane);
-	}
-	__syncwarp();
-}
-
-/*
  * Compress block i of a chunk in shared memory, by a warp, and publish its size.
- * bitshuffle_begin() has copied its values.
+ * @param loaded   the values of a whole block, NULL: they are not in one piece
  * @param values   function object: 8 values of the block, by their number / 8
  * @return size with the block's length
  */
 template <typename load>
 static __device__ __forceinline__ uint32_t
-bitshuffle_pack(
-	struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, uint32_t i, load values)
+bitshuffle_pack(struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, uint32_t i,
+	const struct bitshuffle_words *loaded, load values)
 {
 	const uint32_t v = bitshuffle_values(c, i), lane = threadIdx.x % 32;
+	uint4 *words = s->room + BITSHUFFLE_PLAIN / 16;
 	uint32_t size;
 
-	if (v < GK_BITSHUFFLE_BLOCK)
+	__syncwarp(); /* all have used the previous block */
+	if (v < GK_BITSHUFFLE_BLOCK) {
 		bitshuffle_planes_any(s, v, values);
-	else
+	} else {
+		if (loaded != NULL) {
+#pragma unroll
+			for (uint32_t k = 0; k < BITSHUFFLE_WORDS / 32; k++)
+				words[bitshuffle_place(k * 8 + lane / 4, lane % 4)] = loaded->w[k];
+		} else {
+#pragma unroll 2
+			for (uint32_t k = 0; k < BITSHUFFLE_WORDS / 32; k++)
+				words[bitshuffle_place(k * 8 + lane / 4, lane % 4)] =
+					values(k * 32 + lane);
+		}
+		__syncwarp();
 		bitshuffle_planes(s);
+	}
 	size = bitshuffle_encode(s, v * 2, [=](uint32_t bytes) {
 		if (lane == 0)
 			store_relaxed(&c->end[i], BITSHUFFLE_SIZE | (GK_BITSHUFFLE_LENGTH + bytes));

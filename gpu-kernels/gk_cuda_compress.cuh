@@ -310,23 +310,35 @@ count_placed(struct bitshuffle_warp *s, uint32_t f, uint32_t chunk, uint32_t at,
 	n->sum += (int32_t)(__reduce_add_sync(ALL_LANES, l.sum) - GK_CUDA_CHUNK * SUM_NOTHING);
 }
 
-/* Count the words of a whole block in the room. @param missing  the packet is missing */
+/* Copy the words of a whole block to the room, or those of a missing packet, and count them. */
 static __device__ __noinline__ void
-count_block(struct bitshuffle_warp *s, uint32_t f, uint32_t block, bool missing)
+count_block(struct bitshuffle_warp *s, uint32_t f, uint32_t block)
 {
 	const uint32_t chunks = GK_BITSHUFFLE_BLOCK / GK_CUDA_CHUNK, lane = lane_of_warp();
 	/* the compressor has no bits yet */
 	const uint32_t counter = (uint32_t)__cvta_generic_to_shared(s->bits);
+	const uint4 *from = raw_block(batch_table(), f, false, block);
 	struct tally *t = &gang_state.tally[warp_of_block()][f];
 	struct block_counts n = {0, 0, 0};
+	const uint32_t none = 0xFFFFFFFF;
 
-	if (missing) {
+	__syncwarp(); /* all have used the previous block */
+	if (from == NULL) {
+#pragma unroll 1
+		for (uint32_t k = 0; k < BITSHUFFLE_WORDS; k += 32)
+			*placed_at(s, k + lane) = make_uint4(none, none, none, none);
 		if (lane == 0)
 			t->invalid += GK_BITSHUFFLE_BLOCK;
 		return;
 	}
+#pragma unroll
+	for (uint32_t k = 0; k < BITSHUFFLE_WORDS; k += 32)
+		copy_lines((uint32_t)__cvta_generic_to_shared(placed_at(s, k + lane)),
+			(uint64_t)(from + k + lane));
+	copy_commit();
 	if (lane == 0)
 		store_shared_u32(counter, 0);
+	copy_wait<0>();
 	__syncwarp();
 #pragma unroll 1
 	for (uint32_t i = 0; i < chunks; i++)
@@ -340,33 +352,8 @@ count_block(struct bitshuffle_warp *s, uint32_t f, uint32_t block, bool missing)
 	}
 }
 
-/* A block of a chunk, by its number among the blocks of a batch. */
-struct compress_block {
-	const uint4 *from; /* its words, NULL: they are not in one piece, or missing */
-	uint32_t f;
-	uint32_t block; /* of the chunk */
-	bool copied;
-	bool photons;
-};
-
-static __device__ __forceinline__ struct compress_block
-block_of(uint32_t i, uint32_t frames, bool counts)
-{
-	const struct gang_shared *s = &gang_state;
-	const uint32_t number = divide(i, args.chunk_blocks);
-	struct compress_block b;
-
-	b.block = i - number * args.chunk_blocks.by;
-	b.f = bit_of(frames, number);
-	b.copied = !counts && (args.staged || (s->batch.trailers >> b.f & 1));
-	b.photons = !counts && s->kind[b.f] == GK_KIND_IMAGE;
-	b.from = b.photons ? NULL : raw_block(batch_table(), b.f, b.copied, b.block);
-	return b;
-}
-
 /*
- * Write the chunks of frames (bit mask). All threads of all blocks. A warp loads its next block
- * while it waits for the place of the last one, and writes it.
+ * Write the chunks of frames (bit mask). All threads of all blocks.
  * @param counts  count the frames, too
  * @return false: killed
  */
@@ -378,54 +365,46 @@ compress_frames(uint32_t frames)
 	struct bitshuffle_warp *shared = &area->warp[warp_of_block()];
 	const struct gang_shared *s = &gang_state;
 	const uint64_t *table = batch_table();
-	const uint32_t all = __popc(frames) * args.chunk_blocks.by;
-	uint32_t i = warp_of_block() * args.blocks + s->member.block;
-	struct bitshuffle_words words;
-	struct compress_block now = {};
+	const uint32_t blocks = args.chunk_blocks.by, all = __popc(frames) * blocks;
 	struct crc_lane lane;
 	uint64_t end = 1;
 
-	if (i < all) {
-		now = block_of(i, frames, counts);
-		if (now.from != NULL)
-			bitshuffle_load(&words, now.from);
-	}
 	__syncthreads();
 	lane = crc_open(&area->crc, args.crc, GK_CUDA_THREADS);
 	__syncthreads();
-	while (i < all) {
+	for (uint32_t i = warp_of_block() * args.blocks + s->member.block, next = 0; i < all;
+		i = __shfl_sync(ALL_LANES, next, 0)) {
+		const uint32_t number = divide(i, args.chunk_blocks), block = i - number * blocks;
+		const uint32_t f = bit_of(frames, number);
+		const bool copied = args.staged || (s->batch.trailers >> f & 1);
+		const bool photons = !counts && s->kind[f] == GK_KIND_IMAGE;
 		const struct bitshuffle_chunk chunk = {
-			(uint8_t *)(s->batch.frame[now.f].out + args.layout.raw), chunk_ends(now.f),
+			(uint8_t *)(s->batch.frame[f].out + args.layout.raw), chunk_ends(f),
 			(uint64_t)args.rows * args.geometry.cols};
-		const uint32_t f = now.f, block = now.block;
-		uint32_t size, crc, behind;
+		const uint4 *from = counts || photons ? NULL : raw_block(table, f, copied, block);
+		struct bitshuffle_words words;
 		struct crc_back back;
+		uint32_t size, crc, behind;
 
-		bitshuffle_begin(
-			shared, &chunk, block, now.from != NULL ? &words : NULL, [=](uint32_t at) {
-				return values_of(table, f, now.copied, now.photons,
-					block * (GK_BITSHUFFLE_BLOCK / 8) + at);
-			});
 		if (counts)
-			count_block(shared, f, block, now.from == NULL);
-		size = bitshuffle_pack(shared, &chunk, block, [=](uint32_t at) {
-			return values_of(table, f, now.copied, now.photons,
-				block * (GK_BITSHUFFLE_BLOCK / 8) + at);
-		});
-		if (lane_of_warp() == 0)
-			i = GK_CUDA_WARPS * args.blocks +
-				atomicAdd(&args.chunk_next[batch_set()], 1);
+			count_block(shared, f, block);
+		else if (from != NULL)
+			bitshuffle_load(&words, from);
+		size = bitshuffle_pack(
+			shared, &chunk, block, from != NULL ? &words : NULL, [=](uint32_t at) {
+				return counts ? *placed_at(shared, at)
+					      : values_of(table, f, copied, photons,
+							block * (GK_BITSHUFFLE_BLOCK / 8) + at);
+			});
 		crc = crc_of(&area->crc, &lane, shared->room, bitshuffle_words_of(size), &behind);
-		i = __shfl_sync(ALL_LANES, i, 0);
-		if (i < all) {
-			now = block_of(i, frames, counts);
-			if (now.from != NULL)
-				bitshuffle_load(&words, now.from);
-		}
 		end = bitshuffle_find(&chunk, block, size,
 			[] { return load_acquire(&args.control->killed) != 0; });
 		if (end == 0)
 			break;
+		/* not before: other warps wait for this block from now on */
+		if (lane_of_warp() == 0)
+			next = GK_CUDA_WARPS * args.blocks +
+				atomicAdd(&args.chunk_next[batch_set()], 1);
 		/* the zeros begin at the end of the last word */
 		behind += bitshuffle_words_of(size) * 16 - GK_BITSHUFFLE_HEADER - size;
 		back = crc_back_from(args.crc, end + behind);

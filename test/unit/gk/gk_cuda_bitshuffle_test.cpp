@@ -53,9 +53,6 @@ compress_thread(void)
 		const uint16_t *from = run.from + (uint64_t)i * GK_BITSHUFFLE_BLOCK;
 		const bool whole =
 			run.whole && bitshuffle_values(&run.chunk, i) == GK_BITSHUFFLE_BLOCK;
-		const auto values = [=](uint32_t at) {
-			return values_at((uint64_t)i * (GK_BITSHUFFLE_BLOCK / 8) + at);
-		};
 		struct bitshuffle_words words;
 		uint32_t size, behind, crc, n;
 		struct crc_back back;
@@ -63,8 +60,10 @@ compress_thread(void)
 
 		if (whole)
 			bitshuffle_load(&words, (const uint4 *)from);
-		bitshuffle_begin(&shared[warp], &run.chunk, i, whole ? &words : NULL, values);
-		size = bitshuffle_pack(&shared[warp], &run.chunk, i, values);
+		size = bitshuffle_pack(
+			&shared[warp], &run.chunk, i, whole ? &words : NULL, [=](uint32_t at) {
+				return values_at((uint64_t)i * (GK_BITSHUFFLE_BLOCK / 8) + at);
+			});
 		n = bitshuffle_words_of(size);
 		crc = crc_of(tables, &lane, shared[warp].room, n, &behind);
 		end = bitshuffle_find(&run.chunk, i, size, [] { return false; });
@@ -114,8 +113,8 @@ stopped_thread(void)
 
 	if (threadIdx.x >= 32)
 		return;
-	bitshuffle_begin(&shared[0], &run.chunk, 1, NULL, values_at);
-	size = bitshuffle_pack(&shared[0], &run.chunk, 1, values_at);
+	size = bitshuffle_pack(
+		&shared[0], &run.chunk, 1, NULL, [](uint32_t at) { return values_at(at); });
 	end = bitshuffle_find(&run.chunk, 1, size, [] { return true; });
 	if (threadIdx.x == 0)
 		run.size = end;
