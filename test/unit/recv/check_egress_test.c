@@ -211,7 +211,9 @@ test_journal(void **state)
 static void
 put_batch(struct journal *r, uint32_t n)
 {
-	const struct journal_run run = {.name = "run"};
+	const uint8_t schema[] = {1};
+	const struct journal_run run = {
+		.name = "run", .schema = {schema, schema}, .schema_bytes = {1, 1}};
 	struct journal_reference reference[JOURNAL_REFERENCES];
 	struct journal_batch b = {.rows = n, .body_bytes = n * 4096};
 	const int index = journal_run_add(r, &run);
