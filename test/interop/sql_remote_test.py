@@ -256,11 +256,22 @@ def ends(pair, telemetry):
         want(done.stdout == b'1\n1\n', 'after', number, done, pair.server.poll(), pair.said().decode())
 
 
+def blocks(process, number):
+    """Return whether the main thread of a process has blocked a signal."""
+    with open(f'/proc/{process.pid}/status', encoding='ascii') as status:
+        mask = re.search('^SigBlk:\t([0-9a-f]+)$', status.read(), re.M)
+    return int(mask[1], 16) >> number - 1 & 1 == 1
+
+
 def nobody(pair):
     """A client can be interrupted while it waits for a server that is not there."""
     command = [f'{CLIENT}9' if word == SERVER else word for word in pair.client('SELECT 1')]
     client = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    time.sleep(1)
+    # before, SIGINT kills it
+    end = time.monotonic() + 60
+    while not blocks(client, signal.SIGINT):
+        want(time.monotonic() < end and client.poll() is None, client.returncode)
+        time.sleep(0.02)
     client.send_signal(signal.SIGINT)
     status = client.wait(timeout=60)
     want(status == 130, status)
