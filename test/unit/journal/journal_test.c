@@ -2423,7 +2423,7 @@ adopt_sparse(const char *folder)
 	/* not in the mounts of other processes */
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 		mount("none", folder, "tmpfs", 0, "size=64m,mode=0700") < 0)
-		return 1;
+		return errno == EPERM || errno == EACCES ? 77 : 1;
 	if (journal_open(&r, &c, message) != 0)
 		return 2;
 	(void)put(r, add_run(r, 1), 1);
