@@ -202,8 +202,13 @@ take_outputs(struct pipeline *p, uint32_t n)
 	char message[PATH_MAX];
 	int ret;
 
-	if (slot == NULL)
+	if (slot == NULL) {
+		LOG(WARNING,
+			"kept frames are copied to the journal: not enough memory for a list of %u "
+			"slots\n",
+			n);
 		return false;
+	}
 	ret = egress_slots_begin(p->stores, n, slot, message);
 	if (message[0] != '\0')
 		LOG(WARNING, "%s\n", message);
