@@ -775,8 +775,9 @@ watch(struct session *c, uint64_t now)
 		return;
 	}
 	if (state.end == SCAN_END_NOT && now > c->begun + config->deadline_ms) {
-		COUNT(c->server->counters.deadlines, 1);
-		(void)scan_worker_cancel(c->worker, c->cursor, SCAN_END_DEADLINE);
+		/* the query may have ended just now */
+		if (scan_worker_cancel(c->worker, c->cursor, SCAN_END_DEADLINE))
+			COUNT(c->server->counters.deadlines, 1);
 		c->cancel_at = now + CANCEL_MS;
 		c->over_at = now;
 	} else if (state.end != SCAN_END_NOT && now >= c->cancel_at) {
