@@ -115,11 +115,13 @@ wait_until(struct scan_worker *w, bool (*until)(const struct scan_worker *))
 {
 	if (until(w))
 		return;
-	set_activity(w, w->running ? SCAN_WAITS : SCAN_IDLE);
-	wake_lcore(w);
 	w->awaited = until;
-	while (!until(w))
+	while (!until(w)) {
+		/* each time: scan_worker_query() sets it while the end of a query waits */
+		set_activity(w, w->running ? SCAN_WAITS : SCAN_IDLE);
+		wake_lcore(w);
 		pthread_cond_wait(&w->changed, &w->lock);
+	}
 	w->awaited = NULL;
 	if (w->running)
 		set_working(w);

@@ -1140,6 +1140,82 @@ deferred_lists(void **state)
 	assert_int_equal(n->failed, 0);
 }
 
+static void
+reg_none(void *arg, struct scan_mapping *file)
+{
+}
+
+static bool
+dereg_none(void *arg, struct scan_mapping *file)
+{
+	return true;
+}
+
+static void
+wait_for_activity(const struct scan_worker *w, enum scan_activity activity)
+{
+	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
+
+	while (scan_worker_activity(w) != activity) {
+		assert_true(xfer_qp_clock() < until);
+		usleep(100);
+	}
+}
+
+/* A query begins while the engine of the one before waits for the lcore: it still waits. */
+static void
+query_while_files_are_left(void **state)
+{
+	static const struct xfer_identity identity = {
+		.name = "ana", .run = {"*"}, .nb_runs = 1, .rights = XFER_RIGHT_READ};
+	static uint8_t stage[SCAN_STAGES * SLOT];
+	static struct scan_work work;
+	const struct scan_worker_config config = {.api = &api,
+		.path = path,
+		.nb_paths = 1,
+		.threads = 1,
+		.memory = "100MB",
+		.identity = &identity,
+		.work = &work,
+		.gather = true};
+	const struct scan_worker_memory memory = {
+		.slots = SLOTS, .part_bytes = SLOT, .stage = stage};
+	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
+	struct scan_worker *w;
+	struct scan_output out;
+	unsigned int ended = 0;
+
+	write_run();
+	w = scan_worker_create(&config);
+	assert_non_null(w);
+	scan_worker_grant(w, &memory);
+	assert_true(
+		scan_worker_query(w, 1, SCAN_NATIVE, strdup("SELECT value FROM lyso_1.images")));
+	/* for the registration of its file */
+	wait_for_activity(w, SCAN_WAITS);
+	assert_true(scan_worker_cancel(w, 1, SCAN_END_CANCELLED));
+	wait_for_activity(w, SCAN_IDLE);
+	/* the engine closes, and waits for the end of the registration */
+	usleep(100000);
+	assert_true(scan_worker_query(w, 2, SCAN_NATIVE, strdup("SELECT 1")));
+	wait_for_activity(w, SCAN_WAITS);
+	while (ended < 2) {
+		assert_true(xfer_qp_clock() < until);
+		scan_worker_files(w, reg_none, dereg_none, NULL);
+		if (!scan_worker_peek(w, 0, &out)) {
+			usleep(100);
+			continue;
+		}
+		ended += out.last;
+		scan_worker_taken(w);
+	}
+	scan_worker_stop(w);
+	while (!scan_worker_destroy(w)) {
+		scan_worker_files(w, reg_none, dereg_none, NULL);
+		usleep(100);
+	}
+}
+
 /* A file is cut when its lists are queued, and not written yet: none of their bytes are sent. */
 static void
 cut_file_behind_the_engine(void **state)
@@ -1488,6 +1564,7 @@ main(void)
 		cmocka_unit_test_teardown(limits, no_server),
 		cmocka_unit_test_teardown(statements, no_server),
 		cmocka_unit_test_teardown(deferred_lists, no_server),
+		cmocka_unit_test_teardown(query_while_files_are_left, no_server),
 		cmocka_unit_test_teardown(cut_file, no_server),
 		cmocka_unit_test_teardown(cut_file_behind_the_engine, no_server),
 		cmocka_unit_test_teardown(versions, no_server),
