@@ -543,7 +543,7 @@ take_request(struct scan_server *s, const struct rdma_event *event, uint64_t now
 		memcpy(&call, event->private_data, sizeof(call));
 	peer.identity = call.identity;
 	xfer_qp_address(&event->peer, peer.addr);
-	/* the first one, because every poll visits all before the last one in use */
+	/* take the first free one: each poll visits all sessions up to the last one in use */
 	for (i = SCAN_SESSIONS; i-- > 0;) {
 		if (s->session[i].state != FREE)
 			continue;

@@ -109,7 +109,8 @@ enum scan_type {
 	SCAN_ANSWER,   /**< server: the proof that it has the key */
 	SCAN_GRANT, /**< client: slots that the server may write to; once, before the first query */
 	SCAN_QUERY, /**< client: a statement, or a part of it */
-	SCAN_CREDIT, /**< client: slots and SCAN_DATA messages that were sent, and it has used up */
+	/** client: slots and SCAN_DATA messages that the server sent and the client has used up */
+	SCAN_CREDIT,
 	SCAN_CANCEL, /**< client: end a query */
 	SCAN_DATA,   /**< server: records of a result */
 	SCAN_ALIVE,  /**< both: keepalive */

@@ -731,7 +731,10 @@ sqlstate(int error, enum scan_end end)
 	}
 }
 
-/* @return bytes of the whole characters at the begin of a text in UTF-8, at most SCAN_ERROR_TEXT */
+/*
+ * @return bytes of the whole characters at the beginning of a text in UTF-8, at most
+ *   SCAN_ERROR_TEXT
+ */
 static size_t
 text_length(const char *text)
 {
