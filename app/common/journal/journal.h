@@ -205,11 +205,13 @@ int journal_open(struct journal **r, const struct journal_config *config, char m
 
 /**
  * Adopt an existing journal at any path. Nothing is changed in it, but missing pages of a sparse
- * file are allocated if its file system can. Call journal_repair() before the first function that
- * changes it. Batches of a damaged run are damaged; those of other runs are
- * adopted. A damaged store keeps the batches that it may have.
+ * file are allocated if its file system supports that: otherwise an access to one of them on a full
+ * file system could end the process by SIGBUS. Call journal_repair() before the first function that
+ * changes it. Batches of a damaged run are damaged; those of other runs are adopted. A damaged
+ * store keeps the batches that it may have.
  * @param message  out: how many batches are held, or what is wrong
- * @return 0; -EBUSY: its receiver is running; otherwise as journal_open()
+ * @return 0; -EBUSY: its receiver is running; otherwise as journal_open(). -ENOSPC: the file is
+ *   sparse and its file system is full. Copy it to a file system with room for all of its bytes
  */
 int journal_open_existing(struct journal **r, const char *path, char message[PATH_MAX]);
 

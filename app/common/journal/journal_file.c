@@ -725,8 +725,9 @@ adopt(struct journal *r, const char *path, const struct journal_config *c, uint6
 		snprintf(message, PATH_MAX,
 			"cannot allocate and map all %llu bytes of the journal %.3000s: %s. "
 			"Enlarge its file system (mount -o remount,size=... of a tmpfs, more huge "
-			"pages), or remove other files there",
-			(unsigned long long)size, path, strerror(-ret));
+			"pages), or remove other files there%s",
+			(unsigned long long)size, path, strerror(-ret),
+			c == NULL ? ", or copy the journal to a larger file system" : "");
 		return ret;
 	}
 	find_parts(r, &h);

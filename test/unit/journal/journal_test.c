@@ -2441,6 +2441,9 @@ adopt_sparse(const char *folder)
 	if (journal_open(&r, &c, message) != -ENOSPC || strstr(message, file) == NULL ||
 		strstr(message, "Enlarge its file system") == NULL)
 		return 5;
+	if (journal_open_existing(&r, file, message) != -ENOSPC ||
+		strstr(message, "copy the journal to a larger file system") == NULL)
+		return 7;
 	if (unlink(filler) < 0 || journal_open(&r, &c, message) != 1)
 		return 6;
 	memset(r->data + SMALL_BYTES / 2, 1, SMALL_BYTES / 2);
