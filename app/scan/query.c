@@ -418,29 +418,44 @@ query_client(struct scan_client *c, const char *sql, const struct query_options 
 	return ret == 0 ? 0 : ret == -ECANCELED ? QUERY_CANCELLED : 1;
 }
 
-/* A server that is not there is waited for. Nothing has been asked yet. */
 static void
-end_connecting(void *arg)
+give_up(void *arg)
 {
-	_exit(QUERY_CANCELLED);
+	__atomic_store_n((bool *)arg, true, __ATOMIC_RELAXED);
 }
 
 int
 query_connect(struct scan_client **c, const struct scan_client_config *server)
 {
-	struct watch w = {.cancel = end_connecting};
+	struct scan_client_config config = *server;
+	bool given_up = false;
+	struct watch w = {.cancel = give_up, .arg = &given_up};
 	struct scan_client_error refused;
 	int ret = watch_start(&w);
 
+	config.give_up = &given_up;
 	if (ret < 0) {
 		snprintf(refused.text, sizeof(refused.text), "cannot start a thread: %s",
 			strerror(-ret));
 	} else {
-		ret = scan_client_open(c, server, &refused);
+		ret = scan_client_open(c, &config, &refused);
 		watch_stop(&w);
 	}
-	if (ret < 0)
-		query_print_error(refused.text);
+	/* just before the end of the watch */
+	if (ret == 0 && w.interrupted) {
+		scan_client_close(*c);
+		ret = -ECANCELED;
+		snprintf(refused.text, sizeof(refused.text), "the connection was given up");
+	}
+	if (ret == -ECANCELED && !w.interrupted) {
+		ret = -EPIPE;
+		snprintf(refused.text, sizeof(refused.text), "cannot write the result: %s",
+			strerror(EPIPE));
+	}
+	if (ret == 0)
+		return 0;
+	*c = NULL;
+	query_print_error(refused.text);
 	return ret;
 }
 
@@ -454,9 +469,10 @@ query_remote(const struct scan_client_config *server, const struct query_options
 
 	if (read_options(o, &sql, &text) < 0)
 		return 1;
-	if (query_connect(&c, server) < 0) {
+	ret = query_connect(&c, server);
+	if (ret < 0) {
 		free(text);
-		return 1;
+		return ret == -ECANCELED ? QUERY_CANCELLED : 1;
 	}
 	ret = query_client(c, sql, o);
 	if (ret == -EPIPE) {

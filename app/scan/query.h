@@ -59,8 +59,11 @@ int query_session(struct sql_session *s, const char *sql, const struct query_opt
 int query_client(struct scan_client *c, const char *sql, const struct query_options *o);
 
 /**
- * Connect to a server. SIGINT ends the process with QUERY_CANCELLED meanwhile.
- * @return as scan_client_open(); an error is printed
+ * Connect to a server. SIGINT ends the wait; a second one ends the process with QUERY_CANCELLED.
+ * @param c       out; NULL after an error
+ * @param server  `give_up` is not used
+ * @return as scan_client_open(): -ECANCELED: SIGINT; -EPIPE: standard output is not read any more;
+ *   an error is printed
  */
 int query_connect(struct scan_client **c, const struct scan_client_config *server);
 

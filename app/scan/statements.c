@@ -301,8 +301,9 @@ execute_remote(void *arg, const char *sql)
 	if (r->client != NULL)
 		scan_client_close(r->client);
 	r->client = NULL;
-	if (query_connect(&r->client, r->server) < 0)
-		return 1;
+	status = query_connect(&r->client, r->server);
+	if (status < 0)
+		return status == -ECANCELED ? QUERY_CANCELLED : 1;
 	status = query_client(r->client, sql, &r->options);
 	if (status == -EPIPE)
 		query_warn(NULL, "the connection to the server has ended");

@@ -266,15 +266,28 @@ def blocks(process, number):
 def nobody(pair):
     """A client can be interrupted while it waits for a server that is not there."""
     command = [f'{CLIENT}9' if word == SERVER else word for word in pair.client('SELECT 1')]
-    client = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    client = subprocess.Popen(command, stderr=subprocess.PIPE)
     # before, SIGINT kills it
     end = time.monotonic() + 60
     while not blocks(client, signal.SIGINT):
         want(time.monotonic() < end and client.poll() is None, client.returncode)
         time.sleep(0.02)
     client.send_signal(signal.SIGINT)
-    status = client.wait(timeout=60)
-    want(status == 130, status)
+    error = client.communicate(timeout=60)[1]
+    want(client.returncode == 130 and b'the connection was given up' in error, client.returncode,
+         error)
+    # it ends as others do, EAL too
+    left = background.eal_folder(f'{pair.name}_client') + '/mp_socket'
+    want(not os.path.exists(left), left)
+    # an output that is not read any more is an error, without a signal
+    output_end, client_end = os.pipe()
+    with subprocess.Popen(command, stdout=client_end, stderr=subprocess.PIPE,
+                          restore_signals=False) as client:
+        os.close(client_end)
+        os.close(output_end)
+        error = client.communicate(timeout=60)[1]
+    want(client.returncode == 1 and b'cannot write the result: Broken pipe' in error,
+         client.returncode, error)
 
 
 def damaged(pair, arrow_write):

@@ -751,6 +751,17 @@ must_close(struct scan_client *c)
 	return closing;
 }
 
+/* Only before the connection is up: the flag may not exist after scan_client_open(). */
+static void
+end_connecting(struct scan_client *c)
+{
+	const bool *give_up = c->config.give_up;
+
+	if (give_up != NULL && state_of(c) != UP && state_of(c) != DOWN &&
+		__atomic_load_n(give_up, __ATOMIC_RELAXED))
+		go_down(c, -ECANCELED, "57014", "the connection was given up", "");
+}
+
 static bool
 is_querying(struct scan_client *c)
 {
@@ -777,6 +788,7 @@ service_main(void *arg)
 	if (open_device(c) == 0 && begin_connection(c) == 0) {
 		while (!must_close(c)) {
 			busy = serve(c, turn++);
+			end_connecting(c);
 			if (c->yield)
 				poll_yield(&c->pause);
 			else

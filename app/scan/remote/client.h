@@ -38,6 +38,8 @@ struct scan_client_config {
 	/** of the connection (0: 10,000); a release waits 1.5 times as long for a query's end */
 	uint32_t timeout_ms;
 	bool pull; /**< read bodies from the server's memory, by READ */
+	/** atomic; another thread sets it to end scan_client_open(). NULL: it cannot be ended */
+	const bool *give_up;
 };
 
 /** The last error of a client. */
@@ -50,13 +52,14 @@ struct scan_client_error {
  * Connect to a server, and wait until both ends are authenticated.
  *
  * SQLSTATEs: 08001: no connection; 28000: the server does not accept the identity or the key;
- * 53300: too many connections; HY000, HY001: others.
+ * 53300: too many connections; 57014: given up; HY000, HY001: others.
  *
  * @param error  out, on error
  * @return 0
  *   - -EINVAL: an address, a key file or a limit is wrong
  *   - -EACCES: refused
  *   - -ENODEV: the device cannot be opened
+ *   - -ECANCELED: `give_up` was set
  *   - -ETIMEDOUT, -ECONNREFUSED, -EAGAIN (too many connections), -ENOMEM
  */
 int scan_client_open(struct scan_client **client, const struct scan_client_config *config,
