@@ -549,11 +549,14 @@ deliver(struct output *o)
 
 /*
  * Drops the requests of workers that are gone. ZeroMQ tells that only when a message is sent. So
- * each worker gets an empty one, which a REQ socket ignores because it is no answer.
+ * each worker gets one that a REQ socket skips: an answer to request 0. The socket expects another
+ * number (ZMQ_REQ_CORRELATE), or none. A message without the parts of an answer would end the
+ * connection, and the socket would not connect again.
  */
 static void
 drop_gone(struct output *o)
 {
+	const uint32_t request = 0;
 	const uint64_t end = o->next;
 	const struct worker *w;
 
@@ -567,6 +570,8 @@ drop_gone(struct output *o)
 			count(&o->stats.lost, 1);
 			continue;
 		}
+		(void)zmq_send(o->socket, &request, sizeof(request), ZMQ_SNDMORE | ZMQ_DONTWAIT);
+		(void)zmq_send(o->socket, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT);
 		(void)zmq_send(o->socket, "", 0, ZMQ_DONTWAIT);
 		o->worker[o->next++ % OUTPUT_WORKERS_MAX] = *w;
 	}

@@ -921,13 +921,14 @@ def an_output_that_is_over_stops_no_other(where):
 
 @case
 def requests_of_workers_that_vanished_are_dropped(where):
-    """More workers ask and vanish than requests may wait: a later one gets images."""
+    """More workers ask and vanish than requests may wait: a later one gets images, and the one that
+    waited before them is still connected."""
     arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
     os.mkdir(f'{where}/run')
     with Publisher(where, '--crystfel', ANY, f'{where}/run') as p:
         request = b'\x01\x00\x00\x04next'
-        stays = peer(p.address['crystfel'], b'REQ')
-        stays.sendall(request)
+        stays = Client(zmq.REQ, p.address['crystfel'], most=1)
+        p.wait_for('requests', 1, 'crystfel')
         for _ in range(4096):
             with peer(p.address['crystfel'], b'REQ') as s:
                 s.sendall(request)
@@ -937,8 +938,9 @@ def requests_of_workers_that_vanished_are_dropped(where):
         # the first request is answered before that of the worker
         wait('images', lambda: len(worker.messages) == len(arrow.frames) - 1, 20)
         want(same_crystfel(worker.end(), arrow) == arrow.frames[1:])
+        wait('the first image', lambda: stays.messages)
+        want(same_crystfel(stays.end(), arrow) == arrow.frames[:1])
         p.end(signal.SIGTERM)
-        stays.close()
 
 
 @case
