@@ -398,8 +398,11 @@ list_rows(const struct feed_cursor *c, size_t number[FEED_JOIN_MAX])
 	return nb;
 }
 
-/* Gets a batch of `frames` of the current run. @return NULL: gone, or damaged */
-static const struct scan_record *
+/*
+ * Gets a batch of `frames` of the current run into `rows`.
+ * @return 0: `rows` is NULL if it is gone, or damaged; -EMFILE, -ENFILE: try again
+ */
+static int
 get_rows(struct feed_cursor *c, size_t number)
 {
 	struct feed_run *run = c->current;
@@ -409,9 +412,10 @@ get_rows(struct feed_cursor *c, size_t number)
 	char *path = NULL;
 	dev_t dev = 0;
 	ino_t ino = 0;
+	int ret = 0;
 
 	if (c->rows != NULL && c->rows_number == number)
-		return c->rows;
+		return 0;
 	pthread_mutex_lock(&c->feed->lock);
 	r = run->rows[number];
 	if (number + 1 == run->nb_rows) {
@@ -424,13 +428,13 @@ get_rows(struct feed_cursor *c, size_t number)
 	}
 	pthread_mutex_unlock(&c->feed->lock);
 	if (record == NULL && path != NULL)
-		(void)load(&record, header, path, dev, ino, r.at);
+		ret = load(&record, header, path, dev, ino, r.at);
 	scan_header_drop(header);
 	free(path);
 	scan_record_drop(c->rows);
 	c->rows = record;
 	c->rows_number = number;
-	return record;
+	return ret;
 }
 
 /* Searches the rows of the current batch. @return true: it does not wait for rows any more */
@@ -439,7 +443,7 @@ join(struct feed_cursor *c)
 {
 	size_t number[FEED_JOIN_MAX], nb, i;
 	const struct feed_run *run = c->current;
-	const struct scan_record *rows;
+	const size_t tried = c->rows_tried;
 	int64_t now;
 	bool more;
 
@@ -453,12 +457,17 @@ join(struct feed_cursor *c)
 	nb = list_rows(c, number);
 	c->rows_tried = run->nb_rows;
 	pthread_mutex_unlock(&c->feed->lock);
-	for (i = 0; i < nb && c->join.missing > 0; i++) {
-		rows = get_rows(c, number[i]);
-		if (rows != NULL)
-			(void)rows_add(&c->join, c->record, c->published, rows);
+	c->no_descriptor = false;
+	for (i = 0; i < nb && c->join.missing > 0 && !c->no_descriptor; i++) {
+		c->no_descriptor = get_rows(c, number[i]) < 0;
+		if (c->rows != NULL)
+			(void)rows_add(&c->join, c->record, c->published, c->rows);
 	}
-	c->joined = c->join.missing == 0 || !more;
+	/* clients have all descriptors: the images wait, and none of the rows is lost */
+	if (c->no_descriptor)
+		c->rows_tried = tried;
+	else
+		c->joined = c->join.missing == 0 || !more;
 	return c->joined;
 }
 
@@ -467,7 +476,7 @@ feed_wait_ms(const struct feed_cursor *c, int most)
 {
 	int64_t ms;
 
-	if (c->record == NULL || c->joined)
+	if (c->record == NULL || c->joined || c->no_descriptor)
 		return most;
 	ms = (c->until_ns - feed_now_ns()) / MS + 1;
 	return ms < 0 ? 0 : ms < most ? (int)ms : most;

@@ -105,12 +105,13 @@ struct feed_cursor {
 	struct rows_join join;	    /**< its rows of `frames` */
 	bool *published;	    /**< [rows] images that are published */
 	bool joined;		    /**< true: the batch does not wait for rows any more */
-	size_t rows_tried;	    /**< batches of `frames` of the run that were searched */
-	int64_t until_ns;	    /**< end of the wait, CLOCK_MONOTONIC */
-	struct scan_record *rows;   /**< batch of `frames` that was read last; a reference */
-	size_t rows_number;	    /**< of this batch in `current` */
-	uint64_t row;		    /**< next row of it */
-	uint64_t id;		    /**< number of the next image */
+	bool no_descriptor;	  /**< rows could not be read: EMFILE or ENFILE; the batch waits */
+	size_t rows_tried;	  /**< batches of `frames` of the run that were searched */
+	int64_t until_ns;	  /**< end of the wait, CLOCK_MONOTONIC */
+	struct scan_record *rows; /**< batch of `frames` that was read last; a reference */
+	size_t rows_number;	  /**< of this batch in `current` */
+	uint64_t row;		  /**< next row of it */
+	uint64_t id;		  /**< number of the next image */
 	int64_t seen_ns;
 	uint64_t skipped; /**< images that were left out because more than `behind` waited */
 	uint64_t gone;	  /**< images whose file was removed or changed */
@@ -182,7 +183,7 @@ void feed_run_drop(struct feed_run *run);
 
 /**
  * Get what an output publishes next. A batch of images waits until all its rows of `frames` are
- * known, if the run may get them, for at most `rows_ns`.
+ * known, if the run may get them, for at most `rows_ns`. It also waits while no descriptor is free.
  */
 enum feed_kind feed_next(struct feed_cursor *c, struct feed_item *item);
 

@@ -975,11 +975,15 @@ def a_flood_of_subscriptions_is_ended(where):
 
 @case
 def images_wait_while_clients_have_all_descriptors(where):
-    arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
+    run = receive('image')
+    arrow, rows = Arrow(f'{run}/lyso_images.arrow'), Frames(f'{run}/lyso_frames.arrow')
     os.mkdir(f'{where}/run')
-    with Publisher(where, '--crystfel', ANY, '--stream2', ANY, f'{where}/run', f'{where}/later') as p:
+    with Publisher(where, '--crystfel', ANY, '--stream2', ANY, '--rows-ms', '60000', f'{where}/run',
+                   f'{where}/later') as p:
         worker = peer(p.address['crystfel'], b'REQ')
+        Growing(rows, f'{where}/run').finish()
         Growing(arrow, f'{where}/run').finish()
+        p.wait_for('rows', FRAMES)
         p.wait_for_error('run lyso has ended')
         resource.prlimit(p.process.pid, resource.RLIMIT_NOFILE, (100, 100))
         clients = [connect(p.address['stream2']) for _ in range(100)]
@@ -987,6 +991,7 @@ def images_wait_while_clients_have_all_descriptors(where):
         worker.sendall(b'\x01\x00\x00\x04next')
         p.wait_for_error('Too many open files')
         os.mkdir(f'{where}/later')
+        Growing(rows, f'{where}/later', 'later').finish()
         Growing(arrow, f'{where}/later', 'later').finish()
         p.wait_for_error('later.*Too many open files; end clients, or raise the limit')
         for s in clients:
@@ -994,8 +999,9 @@ def images_wait_while_clients_have_all_descriptors(where):
         others = Client(zmq.REQ, p.address['crystfel'])
         wait('images', lambda: len(others.messages) == 2 * len(arrow.frames) - 1)
         want(same_crystfel(others.end(), arrow) == arrow.frames[1:] + arrow.frames)
+        same_rows([crystfel(m)[0] for m in others.messages], rows.rows)
         stats, out = p.end(signal.SIGTERM)
-        want(stats['output_gone{output="crystfel"}'] == 0, out)
+        want(all(stats[f'output_{name}{{output="crystfel"}}'] == 0 for name in ('gone', 'no_row')), out)
         worker.close()
 
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -183,6 +184,35 @@ test_old_runs_are_dropped(void **state)
 	expect(&serial, FEED_START, 12);
 }
 
+/* Rows that no descriptor is free for are read later, also after the longest wait for rows. */
+static void
+test_images_wait_for_a_descriptor_for_their_rows(void **state)
+{
+	struct feed_run *run = begin(1);
+	struct rlimit limit, none;
+
+	append(run);
+	/* of `frames`: a batch with all rows, and a newer one, which is in memory */
+	run->rows = calloc(2, sizeof(*run->rows));
+	assert_non_null(run->rows);
+	run->rows[0] = (struct feed_rows){.first = numbers[0], .last = numbers[ROWS - 1]};
+	run->rows[1] = (struct feed_rows){.first = 100, .last = 100};
+	run->nb_rows = 2;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	for (unsigned int i = 0; i < 3; i++) {
+		expect(&mixed, FEED_WAIT, 1);
+		assert_int_equal(mixed.rows_tried, 0);
+		assert_int_equal(feed_wait_ms(&mixed, 77), 77);
+	}
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	/* the file does not exist */
+	expect_images(&mixed, 1, 0, ROWS - 1);
+	assert_int_equal(mixed.rows_tried, 2);
+	assert_null(item.info);
+}
+
 int
 main(void)
 {
@@ -193,6 +223,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(
 			test_images_that_wait_too_long_are_skipped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_old_runs_are_dropped, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_images_wait_for_a_descriptor_for_their_rows, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
