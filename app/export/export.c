@@ -10,6 +10,7 @@
 #include "escaped_text.h"
 #include "export.h"
 #include "h5.h"
+#include "io/dir_lock.h"
 #include "io/direct_io.h"
 #include "io/own_file.h"
 
@@ -23,6 +24,31 @@ export_complain(const char *format, const char *first, const char *second)
 	snprintf(text, sizeof(text), format, first, second);
 	escaped_line(stderr, "braggline-export: %s", text);
 	return -EINVAL;
+}
+
+int
+export_lock(const char *dir, const char *name, unsigned int wait_ms)
+{
+	char message[PATH_MAX], path[PATH_MAX];
+	const int fd = dir_lock(dir, name, true, wait_ms, message);
+
+	if (fd >= 0 || fd == -EBUSY)
+		return fd;
+	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
+		return export_complain("%s%s", message, "");
+	if (fd == -ENOSYS || fd == -ENOLCK || fd == -EOPNOTSUPP) {
+		export_complain("warning: %s: the file system has no locks; continuing without: do "
+				"not start a second export into this directory%s",
+			message, "");
+		/* other users could not open it */
+		(void)unlink(path);
+		return -EOPNOTSUPP;
+	}
+	/* of another user, as of an export that was killed */
+	return export_complain("%s%s", message,
+		fd == -EACCES && access(path, F_OK) == 0
+			? "; remove it if no export into this directory is running"
+			: "");
 }
 
 void

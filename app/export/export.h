@@ -73,6 +73,16 @@ export_count(const struct export *e, uint32_t number)
 /** Print a message of two texts. @return -EINVAL */
 int export_complain(const char *format, const char *first, const char *second);
 
+/**
+ * Lock a directory whose files this process writes (io/dir_lock.h). A file system without locks, as
+ * Lustre mounted without `flock`, is reported as a warning.
+ * @param name     of the lock file
+ * @param wait_ms  as in file_lock()
+ * @return a descriptor; -EBUSY: another process has the lock; -EOPNOTSUPP: no lock, continue
+ *         without it; -EINVAL: printed
+ */
+int export_lock(const char *dir, const char *name, unsigned int wait_ms);
+
 /** Request the end of the export. Signal handlers call it. */
 void export_stop(int signal);
 

@@ -18,7 +18,6 @@
 #include "escaped_text.h"
 #include "follow.h"
 #include "follow_run.h"
-#include "io/dir_lock.h"
 
 #define LIST_SECONDS  1
 #define RETRY_SECONDS 10 /* after an error; twice as long after each further one */
@@ -351,18 +350,17 @@ run_in_background(void)
 static int
 lock_directories(const struct options *o)
 {
-	char message[PATH_MAX], name[] = ".export.lock";
 	int fd;
 
 	for (size_t i = 0; i < o->nb_runs; i++) {
 		if (access(o->run[i], F_OK) < 0)
 			continue;
-		fd = dir_lock(o->run[i], name, true, 5000, message);
+		fd = export_lock(o->run[i], ".export.lock", 5000);
 		if (fd == -EBUSY)
 			return export_complain(
 				"%s: another braggline-export follows it%s", o->run[i], "");
-		if (fd < 0)
-			return export_complain("%s%s", message, "");
+		if (fd == -EINVAL)
+			return fd;
 	}
 	return 0;
 }

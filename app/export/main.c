@@ -255,7 +255,7 @@ read_mask(struct export *e, const char *calibration)
 
 /* Lock of the files that this process writes. */
 struct output_lock {
-	int fd; /* -1: none */
+	int fd; /* -1: none; -EOPNOTSUPP: the file system has none */
 	char path[PATH_MAX];
 };
 
@@ -263,24 +263,22 @@ struct output_lock {
 static int
 lock_output(struct output_lock *lock, const char *output, const char *run)
 {
-	char message[PATH_MAX], name[PATH_MAX];
+	char name[PATH_MAX];
 
 	/* the export has begun again */
-	if (lock->fd >= 0)
+	if (lock->fd != -1)
 		return 0;
 	if (snprintf(name, sizeof(name), ".%s.export.lock", run) >= (int)sizeof(name) ||
 		snprintf(lock->path, sizeof(lock->path), "%s/%s", output, name) >=
 			(int)sizeof(lock->path))
 		return export_complain("--output %s: the name is too long%s", output, "");
-	lock->fd = dir_lock(output, name, true, 0, message);
+	lock->fd = export_lock(output, name, 0);
 	if (lock->fd == -EBUSY)
 		return export_complain(
 			"%s: another braggline-export writes the files of run %s; wait "
 			"for its end, or choose another --output",
 			output, run);
-	if (lock->fd < 0)
-		return export_complain("%s%s", message, "");
-	return 0;
+	return lock->fd == -EINVAL ? -EINVAL : 0;
 }
 
 static void
