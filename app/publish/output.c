@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -76,7 +77,7 @@ struct output {
 	uint64_t checked_steps;
 	int64_t checked_ns;
 	/* @} */
-	/* bytes of subscriptions; ZeroMQ keeps them as long as their clients are connected */
+	/* bytes of subscriptions since no client was connected, also of those that have ended */
 	uint64_t prefixes;
 	/* `start` of the series that subscribers get, for those that come late */
 	struct message begin;
@@ -702,44 +703,72 @@ read_monitor(struct output *o)
 }
 
 /*
- * Ends the connections of all clients; their sockets connect again. ZeroMQ has no function for it.
- * So the program shuts down the descriptors that have the port of the output.
+ * Whether a local address of a descriptor is that of the output. ZeroMQ does not listen on IPv6
+ * addresses by default (ZMQ_IPV6).
  */
-static void
+static bool
+is_own_address(const struct output *o, const struct sockaddr_storage *local, socklen_t size)
+{
+	const struct sockaddr_in *in = (const struct sockaddr_in *)local;
+	const struct sockaddr_un *un = (const struct sockaddr_un *)local;
+	const size_t before = offsetof(struct sockaddr_un, sun_path);
+	char host[INET_ADDRSTRLEN], own[ADDRESS_LEN], any[ADDRESS_LEN] = "";
+
+	if (local->ss_family == AF_INET && inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host))) {
+		snprintf(own, sizeof(own), "tcp://%s:%u", host, ntohs(in->sin_port));
+		snprintf(any, sizeof(any), "tcp://0.0.0.0:%u", ntohs(in->sin_port));
+	} else if (local->ss_family == AF_UNIX && size > before) {
+		/* an abstract name begins with 0, and has no 0 at its end */
+		snprintf(own, sizeof(own), "ipc://%s%.*s", un->sun_path[0] == '\0' ? "@" : "",
+			(int)(size - before - (un->sun_path[0] == '\0')),
+			un->sun_path + (un->sun_path[0] == '\0'));
+	} else {
+		return false;
+	}
+	return strcmp(own, o->address) == 0 || strcmp(any, o->address) == 0;
+}
+
+/*
+ * Ends the connections of all clients; their sockets connect again. ZeroMQ has no function for it.
+ * So the program shuts down the descriptors that have the address of the output.
+ * @return false: there was none
+ */
+static bool
 disconnect_clients(const struct output *o, const char *why)
 {
-	const char *colon = strrchr(o->address, ':');
-	const in_port_t port = htons(colon != NULL ? strtoul(colon + 1, NULL, 10) : 0);
 	struct sockaddr_storage local, peer;
 	socklen_t local_size, peer_size;
 	struct rlimit limit;
+	bool any = false;
 
-	escaped_line(stderr,
-		"braggline-publish: --%s %s: %s: all of its clients were disconnected, and may "
-		"connect again; expected clients that subscribe to few prefixes",
-		output_name(o->kind), o->address, why);
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return;
+		return false;
 	for (int fd = 0; (rlim_t)fd < limit.rlim_cur && fd < FD_MAX; fd++) {
 		local_size = sizeof(local);
 		peer_size = sizeof(peer);
-		if (getsockname(fd, (struct sockaddr *)&local, &local_size) < 0 ||
-			getpeername(fd, (struct sockaddr *)&peer, &peer_size) < 0)
-			continue;
-		if ((local.ss_family == AF_INET || local.ss_family == AF_INET6) &&
-			((const struct sockaddr_in *)&local)->sin_port == port)
-			(void)shutdown(fd, SHUT_RDWR);
+		if (getsockname(fd, (struct sockaddr *)&local, &local_size) == 0 &&
+			getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0 &&
+			is_own_address(o, &local, local_size))
+			any |= shutdown(fd, SHUT_RDWR) == 0;
 	}
+	if (any)
+		escaped_line(stderr,
+			"braggline-publish: --%s %s: %s: all of its clients were disconnected, and "
+			"may connect again; expected clients that subscribe to few prefixes",
+			output_name(o->kind), o->address, why);
+	return any;
 }
 
-/* ZeroMQ keeps subscriptions, which need about 30 times their size. */
+/*
+ * ZeroMQ keeps subscriptions, which need about 30 times their size. Without a connection that could
+ * be ended, the report that the last client is gone follows.
+ */
 static void
 limit_prefixes(struct output *o)
 {
-	if (o->prefixes <= OUTPUT_PREFIXES_MAX)
-		return;
-	o->prefixes = 0;
-	disconnect_clients(o, "its clients sent too many subscriptions");
+	if (o->prefixes > OUTPUT_PREFIXES_MAX &&
+		disconnect_clients(o, "its clients sent too many subscriptions"))
+		o->prefixes = 0;
 }
 
 void
@@ -759,7 +788,7 @@ output_check(struct output *o)
 		ns - o->checked_ns < OUTPUT_STUCK_MS * INT64_C(1000000))
 		return;
 	if (steps % 2 == 1 && steps == o->checked_steps)
-		disconnect_clients(
+		(void)disconnect_clients(
 			o, "its clients send subscriptions faster than they are processed");
 	o->checked_steps = steps;
 	o->checked_ns = ns;

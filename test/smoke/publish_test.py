@@ -303,7 +303,12 @@ class Client(threading.Thread):
 
 
 def connect(address):
-    return socket.create_connection(('127.0.0.1', int(address.split(':')[2])))
+    if address.startswith('ipc://'):
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(address[6:].replace('@', '\0', 1))
+        return s
+    host, _, port = address[6:].rpartition(':')
+    return socket.create_connection((host, int(port)))
 
 
 def peer(address, kind):
@@ -946,9 +951,31 @@ def requests_of_workers_that_vanished_are_dropped(where):
 @case
 def a_flood_of_subscriptions_is_ended(where):
     """ZeroMQ keeps subscriptions in a tree that needs 30 times their size."""
+    port = free_port()
+    flood(where, f'tcp://127.0.0.2:{port}', f'tcp://127.0.0.1:{port}')
+
+
+@case
+def a_flood_of_a_local_socket_is_ended(where):
+    """Its path ends as the address of the other output."""
+    port = free_port()
+    flood(where, f'ipc://{where}/socket:{port}', f'tcp://127.0.0.1:{port}')
+
+
+def free_port():
+    with socket.create_server(('127.0.0.1', 0)) as s:
+        return s.getsockname()[1]
+
+
+def flood(where, address, other):
+    """Send subscriptions to an output until its clients are disconnected. Those of the other output
+    stay connected."""
     arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
     os.mkdir(f'{where}/run')
-    with Publisher(where, '--stream2-pub', ANY, '--hwm', '100', f'{where}/run') as p:
+    with Publisher(where, '--stream2-pub', address, '--crystfel-pub', other, '--hwm', '100',
+                   f'{where}/run') as p:
+        stays = Client(zmq.SUB, p.address['crystfel-pub'])
+        p.wait_for('requests', 1, 'crystfel-pub')
         view = Client(zmq.SUB, p.address['stream2-pub'])
         p.wait_for('requests', 1, 'stream2-pub')
         hostile = peer(p.address['stream2-pub'], b'SUB')
@@ -959,7 +986,7 @@ def a_flood_of_subscriptions_is_ended(where):
             raise AssertionError('32 MB of subscriptions were taken')
         except OSError:
             hostile.close()
-        p.wait_for_error('--stream2-pub tcp://.* subscriptions.* disconnected, and may connect again')
+        p.wait_for_error('--stream2-pub ...://.* subscriptions.* disconnected, and may connect again')
         # the viewer connects and subscribes again
         p.wait_for('connected', 3, 'stream2-pub')
         requests = p.stats()['output_requests{output="stream2-pub"}']
@@ -970,7 +997,9 @@ def a_flood_of_subscriptions_is_ended(where):
         with open(f'/proc/{p.process.pid}/status', encoding='ascii') as stream:
             most = int(re.search(r'VmHWM:\s+(\d+)', stream.read())[1]) >> 10
         want(most < 700, most, 'MiB')
-        p.end(signal.SIGTERM)
+        stats, _ = p.end(signal.SIGTERM)
+        want(stats['output_disconnected{output="crystfel-pub"}'] == 0, p.error())
+        stays.end()
 
 
 @case

@@ -84,12 +84,51 @@ test_a_queue_that_becomes_full_stops_nothing(void **state)
 	assert_false(publish_image(false, false));
 }
 
+static bool
+is_own(const char *address, const void *local, socklen_t size)
+{
+	struct sockaddr_storage s = {0};
+
+	memcpy(&s, local, size);
+	snprintf(output.address, sizeof(output.address), "%s", address);
+	return is_own_address(&output, &s, size);
+}
+
+/* Clients of other outputs stay connected, also if a part of their address is the same. */
+static void
+test_descriptors_of_an_output_have_its_address(void **state)
+{
+	const size_t path = offsetof(struct sockaddr_un, sun_path);
+	const struct sockaddr_in in = {.sin_family = AF_INET,
+		.sin_port = htons(31001),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_un un = {.sun_family = AF_UNIX, .sun_path = "/x:31001"};
+
+	assert_true(is_own("tcp://127.0.0.1:31001", &in, sizeof(in)));
+	assert_true(is_own("tcp://0.0.0.0:31001", &in, sizeof(in)));
+	assert_false(is_own("tcp://127.0.0.2:31001", &in, sizeof(in)));
+	assert_false(is_own("tcp://127.0.0.1:3100", &in, sizeof(in)));
+	assert_false(is_own("ipc:///x:31001", &in, sizeof(in)));
+	assert_true(is_own("ipc:///x:31001", &un, sizeof(un)));
+	assert_true(is_own("ipc:///x:31001", &un, path + 9));
+	assert_false(is_own("ipc:///x:31002", &un, sizeof(un)));
+	assert_false(is_own("tcp://127.0.0.1:31001", &un, sizeof(un)));
+	/* no name; an abstract one; the longest one, which has no 0 at its end */
+	assert_false(is_own("ipc://", &un, path));
+	memcpy(un.sun_path, "\0x:31001", 9);
+	assert_true(is_own("ipc://@x:31001", &un, path + 8));
+	assert_false(is_own("ipc://@x:31001", &un, path + 7));
+	memset(un.sun_path, 'x', sizeof(un.sun_path));
+	assert_false(is_own("ipc://x", &un, sizeof(un)));
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_images_are_left_out_without_room),
 		cmocka_unit_test(test_a_queue_that_becomes_full_stops_nothing),
+		cmocka_unit_test(test_descriptors_of_an_output_have_its_address),
 	};
 	const int ret = cmocka_run_group_tests(tests, NULL, NULL);
 
