@@ -73,9 +73,9 @@ struct output {
 	 * them arrive. Atomic
 	 */
 	uint64_t steps;
-	/* of output_check(): `steps`, and CPU time of the thread when they changed @{ */
+	/* of output_check(): `steps`, and the CPU time of the thread that they may take, ns @{ */
 	uint64_t checked_steps;
-	int64_t checked_ns;
+	struct backoff stuck;
 	/* @} */
 	/* bytes of subscriptions since no client was connected, also of those that have ended */
 	uint64_t prefixes;
@@ -771,27 +771,34 @@ limit_prefixes(struct output *o)
 		o->prefixes = 0;
 }
 
+/*
+ * Clients that connect again get more time than those before them: the thread may still process
+ * what the former ones have sent.
+ */
 void
 output_check(struct output *o)
 {
 	const uint64_t steps = __atomic_load_n(&o->steps, __ATOMIC_RELAXED);
+	const bool stays = steps % 2 == 1 && steps == o->checked_steps;
 	struct timespec used;
 	clockid_t clock;
-	int64_t ns;
+	uint64_t ns;
 
 	/* CPU time: a thread that has no CPU, or sleeps, is not stuck */
 	if (!is_pub(o) || !o->has_thread || output_is_over(o) ||
 		pthread_getcpuclockid(o->thread, &clock) != 0 || clock_gettime(clock, &used) < 0)
 		return;
-	ns = used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
-	if (steps % 2 == 1 && steps == o->checked_steps &&
-		ns - o->checked_ns < OUTPUT_STUCK_MS * INT64_C(1000000))
+	ns = used.tv_sec * UINT64_C(1000000000) + used.tv_nsec;
+	if (stays && ns < o->stuck.retry_at)
 		return;
-	if (steps % 2 == 1 && steps == o->checked_steps)
+	if (stays)
 		(void)disconnect_clients(
 			o, "its clients send subscriptions faster than they are processed");
+	else
+		o->stuck.delay = 0;
 	o->checked_steps = steps;
-	o->checked_ns = ns;
+	backoff_extend(&o->stuck, ns, OUTPUT_STUCK_MS * UINT64_C(1000000),
+		OUTPUT_STUCK_MAX_MS * UINT64_C(1000000));
 }
 
 /* Sends `start` again after a subscription. */

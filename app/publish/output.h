@@ -12,8 +12,9 @@
  * ZeroMQ's heartbeats for OUTPUT_DEAD_MS is disconnected. What clients send is limited to
  * OUTPUT_INPUT_MAX bytes a message. Subscriptions are limited to OUTPUT_PREFIXES_MAX bytes in all
  * since no client was connected, and to what is processed in OUTPUT_STUCK_MS of CPU time. Beyond
- * that, all clients are disconnected. Subscriptions that have ended count, too: ZeroMQ also reports
- * the end of those that a client never had.
+ * that, all clients are disconnected; the time is doubled while the same call goes on.
+ * Subscriptions that have ended count, too: ZeroMQ also reports the end of those that a client
+ * never had.
  */
 #ifndef PUBLISH_OUTPUT_H
 #define PUBLISH_OUTPUT_H
@@ -27,6 +28,7 @@
 #define OUTPUT_INPUT_MAX    4096      /**< bytes */
 #define OUTPUT_PREFIXES_MAX (1 << 20) /**< bytes of subscriptions of all clients */
 #define OUTPUT_STUCK_MS	    200	      /**< maximum CPU time in one call of ZeroMQ, ms */
+#define OUTPUT_STUCK_MAX_MS 3200      /**< the same, after clients were disconnected in this call */
 #define OUTPUT_HEARTBEAT_MS 2000
 #define OUTPUT_DEAD_MS	    10000
 #define OUTPUT_LINGER_MS    10000 /**< time at the end for messages that wait for clients */
