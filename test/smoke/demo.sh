@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # `make demo`: replays the capture of a simulated detector through the receiver, sends the kept
-# frames to a store by RDMA in software, and prints a summary of the result.
+# frames to a store by RDMA in software, prints a summary of the result, and writes NeXus files.
 # usage: demo.sh BUILD-DIR [FRAMES]
 
 set -eu
@@ -34,13 +34,13 @@ done
 rm -rf demo
 mkdir -p demo
 
-step "1/4 simulate: $frames frames of a JUNGFRAU module at 12.4 keV, 10 % hits"
+step "1/5 simulate: $frames frames of a JUNGFRAU module at 12.4 keV, 10 % hits"
 "$app"/detector/braggline-detector --frames "$frames" --pcap demo/capture.pcap \
     --truth demo/truth.csv --spots demo/spots.csv --calibration demo
 
 eal="--no-huge --no-pci --no-telemetry --log-level lib.eal:warning --log-level pmd.net.memif:error"
 
-step "2/4 store: start a storage node at the other end of a shared-memory port"
+step "2/5 store: start a storage node at the other end of a shared-memory port"
 mkdir demo/stored
 (umask 077 && head -c 64 /dev/urandom > demo/key &&
     printf '[receiver demo]\nkey = key\nreceiver_ids = 0\n' > demo/keys.ini)
@@ -58,7 +58,7 @@ until grep -q listening demo/store.log; do
 done
 cat demo/store.log
 
-step "3/4 receive: replay the capture on lcores $lcores, send kept frames to the store"
+step "3/5 receive: replay the capture on lcores $lcores, send kept frames to the store"
 # shellcheck disable=SC2086
 "$app"/recv/braggline-recv $eal -m 1024 --no-shconf -l "$lcores" \
     --vdev gpu_host0 --vdev net_replay0,file=demo/capture.pcap \
@@ -69,14 +69,30 @@ step "3/4 receive: replay the capture on lcores $lcores, send kept frames to the
 kill $store
 wait $store
 
-step "4/4 scan: summarise the store's Arrow files, and compare them with the simulation"
+step "4/5 scan: summarise the store's Arrow files, and compare them with the simulation"
 "$app"/scan/braggline-scan demo/stored/* --truth demo/truth.csv --spots demo/spots.csv \
-    --png demo/images.png --peaks --plot demo/hits.png
+    --png demo/images.png --peaks --plot demo/hits.png > demo/scan.log || { cat demo/scan.log; exit 1; }
+cat demo/scan.log
+
+step "5/5 export: replay the capture with full images, and write NeXus files"
+# shellcheck disable=SC2086
+"$app"/recv/braggline-recv $eal -m 1024 --no-shconf -l "$lcores" \
+    --vdev gpu_host0 --vdev net_replay0,file=demo/capture.pcap -- \
+    --config "$conf/demo.ini" -s output.format=image -s output.value=int16 \
+    -s output.directory=demo/full > demo/full.log 2>&1 || { cat demo/full.log; exit 1; }
+"$app"/export/braggline-export --output demo/nexus demo/full
+if command -v dials.find_spots > /dev/null; then
+    (cd demo/nexus && dials.import demo_master.h5 > dials.log &&
+        dials.find_spots imported.expt nproc=1 >> dials.log) || { cat demo/nexus/dials.log; exit 1; }
+    echo "  DIALS finds $(sed -n 's/^Saved \([0-9]*\) .*/\1/p' demo/nexus/dials.log) spots, the receiver" \
+        "found $(sed -n 's/^ *peaks  *\([0-9]*\) in .*/\1/p' demo/scan.log) peaks"
+fi
 
 step "files, in $(pwd)/demo"
 cat << END
   stored/*/*_frames.arrow  every frame: counts, verdict, missing packets
   stored/*/*_images.arrow  the kept frames' pixels (read them with any Arrow library)
+  nexus/demo_master.h5     kept frames as NeXus, for DIALS, CrystFEL, fabio and H5Web
   run/demo_ledger.ini      the outcome of every frame and packet
   images.png               maximum projection, and one kept frame with its peaks
   hits.png                 Bragg peaks of each frame, and hit rate over time
