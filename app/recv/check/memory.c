@@ -245,7 +245,7 @@ check_searches(struct check *c, const struct settings *s, const struct check_nee
 	check_print_bytes(have, text);
 	if (need->searches == 0) {
 		check_add(c, CHECK_NA, "peak searches",
-			"host gangs search no peaks and make no profiles");
+			"no peak search or radial profile on host gangs");
 	} else if (have < need->searches + need->rings) {
 		check_add(c, CHECK_FAIL, "peak searches",
 			"at most %s (threads: %u); %s available%s", want, n, text,
