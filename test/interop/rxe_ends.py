@@ -29,25 +29,27 @@ class Ends:
         self.build, self.where, self.lcores, self.seconds = build, where, lcores, seconds
         self.guest, self.logs, self.processes = None, [], []
 
-    def boot(self, *programs):
-        """Start the guest with programs of the build folder."""
+    def boot(self, *programs, more=None):
+        """Start the guest with programs of the build folder. more: {other file: its path there}"""
         libdir = subprocess.run(['pkg-config', '--variable=libdir', 'libdpdk'], check=True,
                                 stdout=subprocess.PIPE, text=True).stdout.strip()
-        files = {f'{libdir}/{name}': f'/lib/{name}' for name in MEMPOOLS}
+        files = {f'{libdir}/{name}': f'/lib/{name}' for name in MEMPOOLS} | (more or {})
         for name in programs:
             files[f'{self.build}/{name}'] = f'/bin/{os.path.basename(name)}'
         self.guest = Guest([f'{THEIRS}/24'], vhost_server=f'{self.where}/nic', mtu=ETHERNET_MAX,
                            share=self.where, memory=1024, files=files)
 
-    def here(self, log, program, memory, words):
-        """Start a program on this machine, at the guest's network card."""
+    def here(self, log, program, memory, words, stdout=None):
+        """Start a program on this machine, at the guest's network card. stdout: a file, otherwise
+        the log."""
         log = f'{self.where}/{log}.log'
         self.logs.append(log)
         with open(log, 'w', encoding='ascii') as out:
             process = background.start(
                 [f'{self.build}/app/{program}', '--lcores', self.lcores, '-m', memory, *EAL,
                  '--log-level=lib.vhost.*:error', '--vdev',
-                 f'{NIC},iface={self.where}/nic,queues=1,client=1', *words], stdout=out, stderr=out)
+                 f'{NIC},iface={self.where}/nic,queues=1,client=1', *words],
+                stdout=stdout or out, stderr=out)
         self.processes.append(process)
         return process
 
