@@ -19,25 +19,14 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include <liburing.h>
-
 #include "arrow/schema.h"
 #include "io/dir_lock.h"
 #include "io/direct_io.h"
 #include "io/file_lock.h"
 #include "io/own_file.h"
+#include "io/write_queue.h"
 
 #define MEMORY_ALIGN 4096 /* default if the kernel does not report it */
-
-/* A write that may take more than one call, or a sync (nb == 0). */
-struct request {
-	const struct iovec *iov; /* remaining parts */
-	unsigned int nb;
-	uint64_t offset;
-	uint64_t tag;
-	bool busy;
-	struct iovec rest[ARROW_IO_VECTORS]; /* copy of iov, once it differs from the caller's */
-};
 
 struct disk_file {
 	struct disk_file *next; /* of this process */
@@ -46,16 +35,9 @@ struct disk_file {
 	ino_t ino;
 	int dir[2]; /* locks of its directory that take the place of its own; -1: none */
 	struct arrow_io_info info;
-	bool has_ring;
-	struct io_uring ring;
-	unsigned int depth;
-	unsigned int pending; /* requests in flight */
+	struct write_queue *queue;
 	void *map;
 	size_t map_size;
-	/* without io_uring, requests complete at once and are queued here until they are reaped */
-	struct arrow_io_done ended[ARROW_IO_DEPTH_MAX + 1];
-	unsigned int nb_ended;
-	struct request request[];
 };
 
 const char *
@@ -132,13 +114,12 @@ choose_ring(struct disk_file *f, enum arrow_io_mode wanted)
 		snprintf(f->info.why, sizeof(f->info.why), "as configured");
 		return;
 	}
-	ret = io_uring_queue_init(f->depth + 1, &f->ring, 0);
+	ret = write_queue_use_ring(f->queue);
 	if (ret < 0) {
 		snprintf(f->info.why, sizeof(f->info.why), "io_uring is not available: %s",
 			strerror(-ret));
 		return;
 	}
-	f->has_ring = true;
 	f->info.mode = ARROW_IO_DIRECT_URING;
 }
 
@@ -292,12 +273,9 @@ direct_open(void **handle, const struct arrow_io_open *how)
 	struct stat st;
 	int ret;
 
-	if (how->depth < 1 || how->depth > ARROW_IO_DEPTH_MAX)
-		return -EINVAL;
-	f = calloc(1, sizeof(*f) + (how->depth + 1) * sizeof(f->request[0]));
+	f = calloc(1, sizeof(*f));
 	if (f == NULL)
 		return -ENOMEM;
-	f->depth = how->depth;
 	f->dir[0] = f->dir[1] = -1;
 	/* others may read it once it is locked, and so cannot prevent the lock */
 	f->fd = own_file_open(AT_FDCWD, how->path, flags, OWN_SECRET_MODE);
@@ -320,6 +298,9 @@ direct_open(void **handle, const struct arrow_io_open *how)
 	}
 	if (!how->existing)
 		make_readable(f->fd, how->path);
+	ret = write_queue_open(&f->queue, f->fd, how->depth);
+	if (ret < 0)
+		goto fail;
 	choose_direct(f, how->mode);
 	choose_ring(f, how->mode);
 	*handle = f;
@@ -346,177 +327,43 @@ direct_info(void *handle)
 	return &((const struct disk_file *)handle)->info;
 }
 
-/* Record `written` bytes of a request. @return true: the request is complete */
-static bool
-request_advance(struct request *r, size_t written)
+/* The mode changes with the first direct write that is refused. */
+static void
+note_mode(struct disk_file *f)
 {
-	if (r->iov != r->rest)
-		memcpy(r->rest, r->iov, r->nb * sizeof(*r->iov));
-	r->iov = r->rest;
-	r->offset += written;
-	while (r->nb > 0 && written >= r->iov->iov_len) {
-		written -= r->iov->iov_len;
-		r->iov++;
-		r->nb--;
-	}
-	if (r->nb == 0)
-		return true;
-	memmove(r->rest, r->iov, r->nb * sizeof(*r->iov));
-	r->iov = r->rest;
-	r->rest[0].iov_base = (uint8_t *)r->rest[0].iov_base + written;
-	r->rest[0].iov_len -= written;
-	return false;
-}
+	static const char why[] = "the file system rejected a direct write";
 
-/* Some file systems accept O_DIRECT and then refuse the writes. @return true: retry without it */
-static bool
-give_up_direct(struct disk_file *f, int error)
-{
-	const char *why = "the file system rejected a direct write";
-
-	if (error != -EINVAL || (fcntl(f->fd, F_GETFL) & O_DIRECT) == 0 ||
-		fcntl(f->fd, F_SETFL, 0) < 0)
-		return false;
+	if (f->info.mode == ARROW_IO_BUFFERED || !write_queue_refused_direct(f->queue))
+		return;
 	f->info.mode = ARROW_IO_BUFFERED;
 	f->info.memory_align = 1;
-	memcpy(f->info.why, why, strlen(why) + 1);
-	return true;
-}
-
-static int
-submit(struct disk_file *f, struct request *r)
-{
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&f->ring);
-	int ret;
-
-	if (sqe == NULL)
-		return -EBUSY;
-	if (r->nb > 0)
-		io_uring_prep_writev(sqe, f->fd, r->iov, r->nb, r->offset);
-	else
-		io_uring_prep_fsync(sqe, f->fd, IORING_FSYNC_DATASYNC);
-	io_uring_sqe_set_data(sqe, r);
-	do
-		ret = io_uring_submit(&f->ring);
-	while (ret == -EINTR || ret == -EAGAIN);
-	return ret < 0 ? ret : 0;
-}
-
-/* Without io_uring: perform a request synchronously. */
-static int
-perform(struct disk_file *f, struct request *r)
-{
-	ssize_t n;
-
-	if (r->nb == 0)
-		return fdatasync(f->fd) < 0 ? -errno : 0;
-	for (;;) {
-		n = pwritev(f->fd, r->iov, (int)r->nb, (off_t)r->offset);
-		if (n > 0 && request_advance(r, n))
-			return 0;
-		if (n > 0 || (n < 0 && errno == EINTR))
-			continue;
-		if (n == 0)
-			return -EIO;
-		if (!give_up_direct(f, -errno))
-			return -errno;
-	}
-}
-
-static int
-begin(struct disk_file *f, const struct iovec *iov, unsigned int nb, uint64_t offset, uint64_t tag)
-{
-	struct request *r = f->request;
-	int ret;
-
-	while (r < f->request + f->depth + 1 && r->busy)
-		r++;
-	if (r == f->request + f->depth + 1 || nb > ARROW_IO_VECTORS)
-		return -EINVAL;
-	r->iov = iov;
-	r->nb = nb;
-	r->offset = offset;
-	r->tag = tag;
-	if (!f->has_ring) {
-		if (f->nb_ended > f->depth)
-			return -EINVAL;
-		ret = perform(f, r);
-		f->ended[f->nb_ended++] = (struct arrow_io_done){tag, ret};
-		return 0;
-	}
-	ret = submit(f, r);
-	if (ret < 0)
-		return ret;
-	r->busy = true;
-	f->pending++;
-	return 0;
+	memcpy(f->info.why, why, sizeof(why));
 }
 
 static int
 direct_write(void *handle, const struct iovec *iov, unsigned int nb, uint64_t offset, uint64_t tag)
 {
-	return nb == 0 ? -EINVAL : begin(handle, iov, nb, offset, tag);
+	struct disk_file *f = handle;
+	const int ret = write_queue_write(f->queue, iov, nb, offset, tag);
+
+	note_mode(f);
+	return ret;
 }
 
 static int
 direct_sync(void *handle, uint64_t tag)
 {
-	return begin(handle, NULL, 0, 0, tag);
-}
-
-/* @return true: the request has completed with `error` */
-static bool
-complete(struct disk_file *f, struct request *r, int result, int *error)
-{
-	*error = result < 0 ? result : 0;
-	if (r->nb == 0 && result >= 0)
-		return true;
-	if (result > 0 && request_advance(r, result))
-		return true;
-	if (result == 0)
-		*error = -EIO;
-	/* short or interrupted, or retry without O_DIRECT */
-	if (result > 0 || result == -EINTR || result == -EAGAIN ||
-		(result < 0 && r->nb > 0 && give_up_direct(f, result)))
-		*error = submit(f, r);
-	else
-		return true;
-	return *error < 0;
+	return write_queue_sync(((struct disk_file *)handle)->queue, tag);
 }
 
 static int
 direct_reap(void *handle, bool wait, struct arrow_io_done *done)
 {
 	struct disk_file *f = handle;
-	struct io_uring_cqe *cqe;
-	struct request *r;
-	int ret, error;
+	const int ret = write_queue_reap(f->queue, wait, done);
 
-	if (f->nb_ended > 0) {
-		*done = f->ended[0];
-		f->nb_ended--;
-		memmove(f->ended, f->ended + 1, f->nb_ended * sizeof(f->ended[0]));
-		return 1;
-	}
-	while (f->pending > 0) {
-		ret = wait ? io_uring_wait_cqe(&f->ring, &cqe) : io_uring_peek_cqe(&f->ring, &cqe);
-		if (ret == -EAGAIN && !wait)
-			return 0;
-		if (ret == -EINTR || ret == -EAGAIN)
-			continue;
-		if (ret < 0)
-			return ret;
-		r = io_uring_cqe_get_data(cqe);
-		ret = cqe->res;
-		io_uring_cqe_seen(&f->ring, cqe);
-		if (!complete(f, r, ret, &error))
-			continue;
-		r->busy = false;
-		f->pending--;
-		*done = (struct arrow_io_done){r->tag, error};
-		return 1;
-	}
-	return 0;
+	note_mode(f);
+	return ret;
 }
 
 static int
@@ -632,8 +479,7 @@ direct_close(void *handle)
 
 	if (f->map != NULL)
 		munmap(f->map, f->map_size);
-	if (f->has_ring)
-		io_uring_queue_exit(&f->ring);
+	write_queue_close(f->queue);
 	leave(f);
 	ret = close(f->fd) < 0 ? -errno : 0;
 	release_dir(f);
