@@ -16,7 +16,7 @@
 #include "gk_peaks.h"
 #include "gk_pixel.h"
 
-#define GK_PEAK_ROUNDS 5 /**< clipping rounds; all take place, also when nothing changes any more */
+#define GK_PEAK_ROUNDS 5 /**< clipping rounds; all take place, even when nothing changes any more */
 
 /** Square root, rounded once. */
 GK_FN float

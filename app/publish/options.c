@@ -30,7 +30,7 @@ static const char help[] =
 	"  --stream2-pub ADDRESS   PUB, all messages to each subscriber, for previews\n"
 	"                          The defaults apply if no ADDRESS is given. An ADDRESS is\n"
 	"                          tcp://HOST:PORT, tcp://HOST:* for any port, or ipc://PATH\n"
-	"  --run NAME              only this run, also if it has ended; exit when all was sent\n"
+	"  --run NAME              only this run, even if it has ended; exit when all was sent\n"
 	"                          (default: runs that are being written, and later ones)\n"
 	"  --raw                   detector words of raw images, instead of photons\n"
 	"  --behind N              leave out older images if more than N of a run wait for\n"

@@ -125,7 +125,7 @@ int run_arm(struct run *r);
  */
 int run_start(struct run *r);
 
-/** @return 0, also if the run is already stopping; -EALREADY: there is no run to stop */
+/** @return 0, even if the run is already stopping; -EALREADY: there is no run to stop */
 int run_stop(struct run *r);
 int run_abort(struct run *r);
 

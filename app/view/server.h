@@ -29,7 +29,7 @@ struct server_config {
 int server_start(struct server **server, const struct server_config *config,
 	struct source *const *sources, size_t nb_sources);
 
-/** Port on which it listens, also if the address had port 0. */
+/** Port on which it listens, even if the address had port 0. */
 uint16_t server_port(const struct server *s);
 
 /** Notify the server that a source has a new text. Any thread. NULL is allowed. */

@@ -42,7 +42,7 @@ static ssize_t
 receive(const struct telemetry_socket *s, char *text, size_t size, int64_t deadline)
 {
 	const int ret = await(s, POLLIN, deadline);
-	/* MSG_TRUNC: the size of the message, also if it is larger */
+	/* MSG_TRUNC: the size of the message, even if it is larger */
 	const ssize_t n = ret == 0 ? recv(s->fd, text, size, MSG_TRUNC) : 0;
 
 	return ret != 0 ? ret : n < 0 ? -errno : n;

@@ -94,7 +94,7 @@ int arrow_file_create(struct arrow_file *f, const struct async_writer_config *co
 
 /**
  * Reserve space for `bytes` behind what was passed in. A new file after an outage needs it.
- * @return 0, also if the file system cannot reserve space; otherwise -errno: `message` has the
+ * @return 0, even if the file system cannot reserve space; otherwise -errno: `message` has the
  *   reason, and the file is removed. It must have no batch.
  */
 int arrow_file_reserve(struct arrow_file *f, uint64_t bytes);

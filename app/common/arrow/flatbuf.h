@@ -6,7 +6,7 @@
  *
  * The writer goes front to back. A table is placed after its vtable, and before the objects that it
  * refers to. References are filled in when their target is placed. Unlike other builders, it stores
- * every requested field, also if it is zero, so that a metadata template has a slot for every
+ * every requested field, even if it is zero, so that a metadata template has a slot for every
  * value. Alignment is relative to the start of the flatbuffer, which is at a multiple of 8 in an
  * Arrow message.
  *

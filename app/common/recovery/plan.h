@@ -26,7 +26,7 @@ int arrow_plan_write(const struct arrow_io_ops *io, const char *part, const stru
  */
 int arrow_plan_follow(const struct arrow_io_ops *io, void *handle, const char *part);
 
-/** Remove the plan. Call it after the trailer is durable. @return 0, also if none exists; -errno */
+/** Remove the plan. Call it after the trailer is durable. @return 0, even if none exists; -errno */
 int arrow_plan_remove(const struct arrow_io_ops *io, const char *part);
 
 /**

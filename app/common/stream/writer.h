@@ -100,7 +100,7 @@ struct stream_writer_config {
 	const char *dir; /**< must exist */
 	const char *run; /**< name of the run, valid for xfer_name_check() */
 	bool hidden;	 /**< file names begin with a dot, and such files are not adopted */
-	bool final;	 /**< adopted files stay as they are, also if they have duplicates */
+	bool final;	 /**< adopted files stay as they are, even if they have duplicates */
 	struct arrow_identity identity;
 	const struct arrow_schema *schema; /**< must outlive the writer */
 	struct async_writer_config slices; /**< sync_ms, sync_bytes: group commit */

@@ -29,7 +29,7 @@ int xfer_mr_open(struct xfer_mr *m, struct rdma_pd *pd, const struct rdma_mr_att
 	uint64_t most, uint64_t unit);
 
 /**
- * Deregister the memory. @return 0, also if nothing is registered; -EBUSY: still in use, call again
+ * Deregister the memory. @return 0, even if nothing is registered; -EBUSY: still in use, call again
  */
 int xfer_mr_close(struct xfer_mr *m);
 

@@ -472,7 +472,7 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 			false);
 	/*
 	 * A late packet is at most max_skew_frames behind its stream's progress. If it is further
-	 * behind, the stream was restarted; also if the stream is out of window and the packet is
+	 * behind, the stream was restarted; even if the stream is out of window and the packet is
 	 * still far behind the window.
 	 */
 	progress = progress != 0 ? progress : base;

@@ -4,7 +4,7 @@
  * Frames of a multicast stream that are open: tiles of them have come, and the stream's event of
  * the frame was not made.
  *
- * Each frame of which a tile has come gets one event, also if the detector's own is lost. Only in
+ * Each frame of which a tile has come gets one event, even if the detector's own is lost. Only in
  * this way do all slots become free again. The event is made when the frame has ended and is
  * complete. If it is not, tiles may follow, because a network before the sender has reordered them.
  * The frame remains open until the events of `skew` later frames have come, or until no tile of it

@@ -536,7 +536,7 @@ create_queues(struct rx_ring *r, uint32_t device)
 
 /**
  * Allocate and register a stream's ring, in the protection domain of its queue pair: no other
- * stream can write to it, also if its sender knows the key.
+ * stream can write to it, even if its sender knows the key.
  */
 static int
 create_pool(struct rx_ring *r, uint32_t stream)

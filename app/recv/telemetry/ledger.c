@@ -111,7 +111,7 @@ balance(struct ledger *l)
 
 /*
  * Add the packets of an RX role. A packet counts as received once it has an outcome, so that each
- * run has the outcomes of its packets, also if packets were pending when it began or ended.
+ * run has the outcomes of its packets, even if packets were pending when it began or ended.
  */
 static void
 add_packets(struct ledger *l, const struct rx *rx)

@@ -44,7 +44,7 @@ static const char help[] =
 	"  -w, --whole        DIR are all stores of these runs: a batch that is in none of the\n"
 	"                     files is an error\n"
 	"  -q, --quiet        print only files with errors, and totals\n"
-	"  -p, --progress     print progress, also if standard error is not a terminal\n"
+	"  -p, --progress     print progress, even if standard error is not a terminal\n"
 	"  -r, --rate-mb N    read at most N MB/s\n"
 	"  -h, --help         print this help and exit\n"
 	"\n"

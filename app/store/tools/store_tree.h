@@ -44,7 +44,7 @@ struct store_locks {
  * For a command that changes the files of a store: check that no other user can replace its
  * directory (OWN_FOLDER_DATA), and lock it with the file `.lock` in it,
  * and with that of the directory above, if there is one, since `dir` may be a run of a store.
- * @return 0, also if this process has the lock; -EBUSY: another process has it; -EPERM: another
+ * @return 0, even if this process has the lock; -EBUSY: another process has it; -EPERM: another
  *   user could replace the directory; -ENOMEM; -errno
  */
 int store_locks_add(struct store_locks *l, const char *dir, char message[PATH_MAX]);

@@ -184,7 +184,7 @@ options_parse(int argc, char **argv, const struct option_group *groups, unsigned
 			rows[nb_rows++] = &groups[g].rows[i];
 		}
 	make_tables(rows, nb_rows, letters, names);
-	optind = 0; /* GNU extension: restart the scan, also after EAL's own parsing */
+	optind = 0; /* GNU extension: start the scan again, after EAL's parsing */
 	while ((choice = getopt_long(argc, argv, letters, names, NULL)) != -1) {
 		if (choice == HELP_LETTER) {
 			print_help(argv[0], usage, groups, nb_groups);

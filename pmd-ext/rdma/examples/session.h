@@ -51,7 +51,7 @@ uint64_t session_deadline(unsigned int ms);
  */
 int session_poll(struct session *s, uint64_t deadline);
 
-/** Poll for a time, also after a signal, so that pending frames are sent. */
+/** Poll for a time, even after a signal, so that pending frames are sent. */
 void session_linger(struct session *s, unsigned int ms);
 
 /** Wait for the next connection request. @return 0; errors of session_poll() */

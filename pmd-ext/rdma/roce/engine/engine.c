@@ -219,7 +219,7 @@ wait_for_port(struct roce_poll_group *pg, unsigned int n)
 		return n;
 	rte_pktmbuf_free_bulk(pg->tx, n);
 	pg->stats[ROCE_TX_STALLED] += n;
-	/* the next packets wait as long, also if they come later */
+	/* the next packets wait as long, even if they come later */
 	pg->tx_stalled = 0;
 	return 0;
 }
