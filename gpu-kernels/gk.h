@@ -232,7 +232,7 @@ int gk_work_check(
 
 /**
  * Same as gk_work_check() without the addresses of packets of frames without trailers. Host gangs
- * use this check because they accept any address of these.
+ * use this check because they accept any address of such packets.
  */
 int gk_descriptor_check(
 	const struct gk_config *config, const struct gk_work *work, char *why, size_t size);

@@ -69,9 +69,9 @@
 /** Content of a frame's output slot. The values are those of the `kind` column of `images`. */
 enum gk_kind {
 	GK_KIND_CSR = 0, /**< pixels >= csr_threshold and saturated ones, by row */
-	/** all pixels; of GK_VALUE_I16 a chunk if gk_params.chunks says so */
+	/** all pixels; with GK_VALUE_I16 a chunk if gk_params.chunks selects it */
 	GK_KIND_IMAGE = 1,
-	/** u16 as sent, 0xFFFF where a packet is missing; a chunk if gk_params.chunks says so */
+	/** u16 as sent, 0xFFFF where a packet is missing; a chunk if gk_params.chunks selects it */
 	GK_KIND_RAW = 2,
 	GK_KIND_NONE = 255 /**< empty: the frame was vetoed */
 };
@@ -170,9 +170,9 @@ struct gk_result {
 	uint32_t nnz;	       /**< pixels >= csr_threshold, including saturated ones */
 	uint32_t params;       /**< gk_params.version used */
 	uint32_t coef;	       /**< gk_coef.version used */
-	/** frames with trailers: packets without this frame's before the pixels were read */
+	/** frames with trailers: packets with another trailer before the pixels were read */
 	uint32_t missing;
-	/** ... packets whose trailer changed while the pixels were read: overwritten */
+	/** frames with trailers: packets whose trailer changed while the pixels were read */
 	uint32_t overrun;
 	/** peaks, at most GK_PEAKS_MAX; 0 if the frame was not searched */
 	uint32_t peaks;
@@ -293,7 +293,7 @@ gk_profile_stride(uint32_t nb_bins)
 struct gk_work {
 	uint32_t nb_frames; /**< 1 ... GK_BATCH_MAX; GK_OP_UPDATE and GK_OP_CLEAR: 0 */
 	uint32_t params;    /**< index into gk_channel.params; ignored by GK_OP_CLEAR */
-	/** index into gk_channel.coef; all frames of a batch belong to one pedestal interval */
+	/** index into gk_channel.coef; all frames of a batch are in the same pedestal interval */
 	uint32_t coef;
 	uint32_t op; /**< enum gk_op */
 	/** index into gk_channel.dark; ignored for a batch without GK_FRAME_DARK */

@@ -27,16 +27,17 @@
  * of the length. The last sequence has only literals, of which there are at least 5.
  *
  * **Blocks that do not shrink** need no special case. LZ4 has no stored blocks, but a match of 4
- * or more bytes never makes a block longer than it is without: it replaces its literals by at most
- * 3 bytes, one for a number of literals that is now two numbers, and gk_lz4_rest(). So a block of n
- * bytes is at most one sequence of n literals: n + 1 + gk_lz4_rest(n) bytes, 8226 for 8192.
+ * or more bytes never makes a block longer than it would be without the match. The match replaces
+ * its literals by at most 3 bytes (of which one may be needed because the number of literals is
+ * split in two) and gk_lz4_rest(). So a block of n bytes is at most as long as one sequence of n
+ * literals: n + 1 + gk_lz4_rest(n) bytes, 8226 for 8192.
  *
- * **The shortest match** is LZ4's own, GK_BITSHUFFLE_RUN = 4. Its size is the smallest, and longer
- * limits save little time. Six frames of a JUNGFRAU module, raw and as int16 photons; size relative
- * to liblz4 1.9.4, GB/s of raw data on a core of a Zen 4 (2026-11-27):
+ * **The shortest match** is LZ4's own, GK_BITSHUFFLE_RUN = 4. It gives the smallest size, and
+ * longer limits save little time. Six frames of a JUNGFRAU module, raw and as int16 photons; size
+ * relative to liblz4 1.9.4, GB/s of raw data on a core of a Zen 4 (2026-11-27):
  *
  *     shortest   sequences  size,    size,     AVX2,  AVX2,    AVX-512,  AVX-512,
- *     match      a block    raw      photons   raw    photons  raw       photons
+ *     match      per block  raw      photons   raw    photons  raw       photons
  *     4          34.3       1.0002   1.0241    7.4    8.7      8.3       10.9
  *     5          29.9       1.0010   1.0264    7.7    9.2      8.2       11.0
  *     6          26.9       1.0020   1.0297    7.7    9.2      8.0       11.0

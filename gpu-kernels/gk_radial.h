@@ -12,9 +12,10 @@
  * Corrections for solid angle and polarisation change no sum of photons. As in pyFAI, the mean is
  * the sum of photons divided by the sum of the pixels' weights. Weights are static, so the sum of a
  * bin's weights is computed once, and a frame subtracts those of its pixels that are not valid.
- * These are few, unless packets are missing. Weights are integers (GK_RADIAL_ONE is 1), with an
- * error below 2^-31: exact and free of order, at no cost for valid pixels. Weights of 16 bits would
- * be wrong by 3e-5 in a whole bin, because the pixels of a bin are rounded in the same way.
+ * These are few, unless packets are missing. Weights are integers (GK_RADIAL_ONE stands for 1) with
+ * an error below 2^-31. Their sums are exact, do not depend on the order, and cost nothing for
+ * valid pixels. Weights of 16 bits would be wrong by 3e-5 in a whole bin, because the pixels of a
+ * bin are rounded in the same way.
  *
  * Pixels of a map that are not used have the bin `nb_bins`. It is one more bin, which is never
  * read, so that no implementation compares pixels with a mask.
@@ -46,7 +47,7 @@ struct gk_radial_map {
 	uint32_t rows, cols; /**< of the canonical raster; `cols` is a multiple of 32 */
 	uint32_t nb_bins;    /**< 1 to GK_RADIAL_BINS_MAX */
 	const uint16_t *bin; /**< [rows][cols]; nb_bins: the pixel is not used */
-	/** [rows][cols], weight x GK_RADIAL_ONE; NULL: all are 1. Unused pixels' are not read. */
+	/** [rows][cols], weight x GK_RADIAL_ONE; NULL: all are 1. Not read for unused pixels. */
 	const uint32_t *weight;
 };
 

@@ -194,8 +194,8 @@ enum rdma_access {
 	RDMA_ACCESS_REMOTE_WRITE = 1 << 1,
 	RDMA_ACCESS_REMOTE_READ = 1 << 2,
 	RDMA_ACCESS_REMOTE_ATOMIC = 1 << 3,
-	/** Bytes may be written in any order, also across messages. Only a completion shows that
-	 *  the data is in memory: a flag word written by a plain WRITE is no signal, use
+	/** Bytes may be written in any order, even across messages. Only a completion shows that
+	 *  the data is in memory. A flag word written by a plain WRITE does not: use
 	 *  RDMA_OP_WRITE_IMM. `roce` ignores this flag. */
 	RDMA_ACCESS_RELAXED_ORDERING = 1 << 4,
 };
@@ -381,7 +381,7 @@ struct rdma_qp_peer {
 	uint32_t psn;		   /**< first PSN of the peer, 24 bits */
 	uint32_t local_psn;	   /**< first local PSN; random values are safer */
 	uint16_t mtu;		   /**< path MTU in bytes; the same at both ends */
-	uint8_t rd_atom;	   /**< READs and atomics that we may have in flight */
+	uint8_t rd_atom;	   /**< READs and atomics that this end may have in flight */
 	uint8_t responder_rd_atom; /**< READs and atomics that the peer may have in flight */
 };
 
@@ -477,7 +477,7 @@ struct rdma_recv_wr {
  * sent). Until then the application must not modify or free its memory. An unsignalled request
  * keeps its entry of the send queue until the next signalled one completes.
  *
- * @return number of requests posted; if fewer than n, rte_errno is that of the first one that was
+ * @return number of requests posted; if fewer than n, rte_errno has the reason why the next one was
  *   not posted
  *   - ENOMEM: send queue full
  *   - EINVAL: operation, list or lengths not possible on this queue pair
@@ -502,18 +502,18 @@ enum rdma_event_type {
 	 *  accepted yet: the peer has withdrawn its request */
 	RDMA_EVENT_REJECTED,
 	RDMA_EVENT_UNREACHABLE,	  /**< no ARP or CM response: status is a negative errno */
-	RDMA_EVENT_DISCONNECTED,  /**< by the peer or by us; the queue pair is in error */
+	RDMA_EVENT_DISCONNECTED,  /**< by either end; the queue pair is in error */
 	RDMA_EVENT_TIMEWAIT_EXIT, /**< no packet of this connection is in the network any more */
 	RDMA_EVENT_MULTICAST_JOINED,
 	RDMA_EVENT_MULTICAST_ERROR,
 	RDMA_EVENT_QP_ERROR,	  /**< fatal error; the completions give the reason */
-	RDMA_EVENT_ADDR_CONFLICT, /**< another station uses our address */
+	RDMA_EVENT_ADDR_CONFLICT, /**< another station uses the device's address */
 	/**
 	 * The adapter or port was removed or has failed permanently (`roce`: its ethdev raised
 	 * RTE_ETH_EVENT_INTR_RMV or RTE_ETH_EVENT_DESTROY). `roce`: all queue pairs are in error,
 	 * posted requests are flushed, and each connection ends with its own event, status -ENODEV.
-	 * `verbs`: the behaviour is that of the adapter's driver. Destroy all objects and close the
-	 * device; other calls have no use. An application that removes a port must first stop the
+	 * `verbs`: the adapter's driver defines what happens. Destroy all objects and close the
+	 * device; no other call is useful. An application that removes a port must first stop the
 	 * lcores that poll it, or make the ethdev raise the event.
 	 */
 	RDMA_EVENT_DEVICE_REMOVED,
@@ -536,7 +536,7 @@ struct rdma_event {
 	struct rdma_qp *qp;	    /**< of the connection or the error; may be NULL */
 	struct sockaddr_storage peer;
 	uint8_t rd_atom;	   /**< request: most READs and atomics the peer will start */
-	uint8_t responder_rd_atom; /**< request: most READs and atomics we may start */
+	uint8_t responder_rd_atom; /**< request: most READs and atomics this end may start */
 	struct rdma_ah *ah;	   /**< UD, multicast: belongs to the connection */
 	/** Queue pair of the peer: in a request (not UD) and in RDMA_EVENT_ESTABLISHED */
 	uint32_t remote_qpn;

@@ -75,7 +75,7 @@ struct rdma_stream_proof {
 		uint32_t length, uint8_t mac[RDMA_STREAM_MAC_BYTES]);
 	void *arg;
 	/** Keys of an identity that a sender accepts, so that keys can be replaced one after the
-	 *  other (1). The card is signed with that of the member's proof. */
+	 *  other (1). The card is signed with the key of the member's proof. */
 	unsigned int keys;
 };
 
@@ -126,7 +126,7 @@ struct rdma_stream_sender_info {
 /** A member that takes part. */
 struct rdma_stream_member_info {
 	struct sockaddr_storage addr; /**< from which it has joined */
-	uint64_t identity;	      /**< as it says; proved if the sender has a proof */
+	uint64_t identity;	      /**< as it states; proved if the sender has a proof */
 	uint64_t tail;		      /**< it has the packets before this one */
 	/**
 	 * No packet before this one is in flight to the member. Above `tail` if the member misses

@@ -20,7 +20,7 @@ struct incoming {
 	uint32_t files; /**< complete files */
 	uint64_t bytes; /**< of all files so far */
 	bool done;	/**< all files of the sender are complete */
-	bool begun;	/**< a packet has come */
+	bool begun;	/**< a packet has arrived */
 	uint64_t run;	/**< of the sender; it has another one when it was started again */
 	uint64_t lost;	/**< packets of the run; the rest of it is of no use */
 	char name[NAME_MAX + 1];
