@@ -3,8 +3,8 @@
  * @file
  * The pause of a polling loop that has nothing to do.
  *
- * A loop polls on for a time after its last work, because what follows soon then has the least
- * latency, and sleeps after that. What it waits for decides for how long:
+ * A loop continues to poll for a time after its last work, because work that follows soon then has
+ * the least latency. After that it sleeps. Both times depend on what the loop expects:
  *
  * =================  ==============================================================================
  * expected           pause
@@ -17,8 +17,8 @@
  *                    poll_wake() ends the sleep
  * =================  ==============================================================================
  *
- * If threads of others run on the same CPU, they need the time: while packets or a thread are
- * expected, the loop then sleeps after POLL_PAUSE_TURNS. It notices them by the time that it did
+ * If other threads run on the same CPU, they need CPU time. While packets or a thread are expected,
+ * the loop then sleeps after POLL_PAUSE_TURNS. It detects these threads by the time in which it did
  * not run.
  */
 #ifndef POLL_PAUSE_H

@@ -17,7 +17,7 @@
  * without data.
  *
  * Sequence numbers of the rdma_stream show lost fragments. A receiver drops a message unless all of
- * its fragments have come in order.
+ * its fragments have arrived in order.
  */
 #ifndef INGEST_MULTICAST_H
 #define INGEST_MULTICAST_H

@@ -15,7 +15,7 @@
 
 /**
  * Modes of created files. The umask can remove permissions, but never adds any. In a directory with
- * a default ACL, the ACL can, instead of the umask.
+ * a default ACL, the ACL does this instead of the umask.
  */
 #define OWN_FILE_MODE	0644 /**< results, which others may read */
 #define OWN_FILE_OTHERS 022  /**< mode bits that such a file must not have */

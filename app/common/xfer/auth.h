@@ -19,7 +19,7 @@
  * allocates nothing for a handshake before it has verified the proof.
  *
  * Keys of the session, one for each direction, are HMACs of the same data under further labels.
- * All messages after AUTH and ANSWER, and all descriptors, have a code made with them (seal.h).
+ * All messages after AUTH and ANSWER, and all descriptors, have a MAC made with them (seal.h).
  *
  * One thread at a time per handshake.
  */
@@ -132,7 +132,7 @@ size_t xfer_auth_send(struct xfer_auth *h, void *message);
 enum xfer_reason xfer_auth_receive(struct xfer_auth *h, const void *message, size_t size);
 
 /**
- * Get the keys of the codes that follow the handshake. The receiver may call this after
+ * Get the keys of the MACs that follow the handshake. The receiver may call this after
  * xfer_auth_open(), the store once `key` is set.
  * @param keys  out: of what the receiver sends; of what the store sends
  * @return 0; -ENOMEM; -EIO (libcrypto)

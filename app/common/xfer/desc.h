@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Descriptors of the metadata slots. A receiver builds them; a store copies and checks them.
+ * The descriptors of batches. A receiver builds them; a store copies and checks them.
  *
  * A store trusts nothing in a descriptor. It checks the values in its own copy. It then generates
  * the whole metadata from these values with the stream's own template (arrow/schema.h), and refuses

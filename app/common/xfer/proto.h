@@ -30,7 +30,7 @@
 #define XFER_SEND_MAX	4096 /**< maximum size of a SEND, bytes */
 #define XFER_MSG_MAX	(XFER_SEND_MAX - XFER_TAG_BYTES)
 #define XFER_SCHEMA_MAX (1u << 20)   /**< maximum size of a table's schema, bytes */
-#define XFER_DESC_BYTES 4096	     /**< size of a metadata slot, bytes */
+#define XFER_DESC_BYTES 4096	     /**< size of a descriptor slot, bytes */
 #define XFER_DESCS_MAX	(1u << 16)   /**< maximum number of slots of a connection */
 #define XFER_BODY_MAX	(1ull << 30) /**< maximum size of a batch's body, bytes */
 #define XFER_BLOCK	4096	     /**< bodies are multiples of it; same as ARROW_BLOCK */
@@ -120,7 +120,7 @@ enum xfer_flag {
 };
 
 /**
- * Head of each message. After the message, a SEND has its code (seal.h) of XFER_TAG_BYTES. The
+ * Head of each message. After the message, a SEND has its MAC (seal.h) of XFER_TAG_BYTES. The
  * first one of each direction has none.
  */
 struct xfer_msg {
@@ -222,7 +222,7 @@ static_assert(sizeof(struct xfer_list) == 24, "layout");
 #define XFER_REASSIGNED_MAX (1u << 16) /**< maximum batches of a table, as JOURNAL_BATCHES */
 
 enum xfer_region_kind {
-	XFER_REGION_METADATA, /**< metadata slots of XFER_DESC_BYTES each, for all tables */
+	XFER_REGION_METADATA, /**< descriptor slots of XFER_DESC_BYTES each, for all tables */
 	XFER_REGION_BODY,     /**< body buffers of one table */
 };
 
@@ -316,14 +316,14 @@ struct xfer_refuse {
 };
 static_assert(sizeof(struct xfer_refuse) == 24, "layout");
 
-/* ---- the metadata ring ----------------------------------------------------------------------- */
+/* ---- descriptor slots ------------------------------------------------------------------------ */
 
 enum xfer_desc_flag {
 	/** the receiver has computed the CRC of its copy of the body for this transfer */
 	XFER_COPY_CHECKED = 1 << 0,
 };
 
-/** Descriptor of a batch: the beginning of a metadata slot. */
+/** Descriptor of a batch: the beginning of a descriptor slot. */
 struct xfer_descriptor {
 	uint32_t magic;
 	uint16_t version;
@@ -351,14 +351,14 @@ struct xfer_descriptor {
 	 */
 	uint32_t copy_crc32c;
 	uint32_t flags; /**< enum xfer_desc_flag */
-	/** code of the fields before it and of the metadata (seal.h) */
+	/** MAC of the fields before it and of the metadata (seal.h) */
 	uint8_t mac[XFER_TAG_BYTES];
 };
 static_assert(sizeof(struct xfer_descriptor) == 128, "layout");
 
 #define XFER_DESC_METADATA_BYTES (XFER_DESC_BYTES - 128)
 
-/** A metadata slot. One WRITE_WITH_IMM transfers its used part, after the WRITEs of the body. */
+/** A descriptor slot. One WRITE_WITH_IMM transfers its used part, after the WRITEs of the body. */
 struct xfer_desc {
 	struct xfer_descriptor descriptor;
 	/** Arrow metadata of the batch, from the FFFFFFFF on, without trailing zeros. */

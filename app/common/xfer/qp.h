@@ -25,7 +25,7 @@
 struct xfer_qp_ops {
 	/** A message was received. `message` is aligned to 8. */
 	void (*message)(void *arg, const void *message, uint32_t size);
-	/** A message with a wrong code was received. The connection must end. */
+	/** A message with a wrong MAC was received. The connection must end. */
 	void (*forged)(void *arg);
 	/** A WRITE_WITH_IMM, and all WRITEs before it, have arrived. NULL: not expected. */
 	void (*written)(void *arg, uint32_t imm);
@@ -64,7 +64,7 @@ struct xfer_qp {
 	uint32_t free_send[XFER_QP_SENDS];
 	uint32_t nb_free_sends;
 	uint32_t qpn;
-	bool sealed;		  /**< messages have codes, but the first of each direction */
+	bool sealed;		  /**< messages have MACs, except the first of each direction */
 	struct xfer_seal send;	  /**< of messages and descriptors that this end sends */
 	struct xfer_seal receive; /**< of those of the peer */
 	uint64_t nb_sent;	  /**< messages */
@@ -87,7 +87,7 @@ int xfer_qp_open(struct xfer_qp *l, const struct xfer_qp_config *config);
 int xfer_qp_extend(struct xfer_qp *l);
 
 /**
- * Use codes for all messages from here on, except the first one of each direction. *Control.*
+ * Use MACs for all messages from here on, except the first one of each direction. *Control.*
  * @param h  handshake whose xfer_auth_session() may be called
  * @return 0; -ENOMEM; -EIO (libcrypto)
  */
@@ -110,7 +110,7 @@ int xfer_qp_close(struct xfer_qp *l);
 void *xfer_qp_room(struct xfer_qp *l);
 
 /**
- * Send the message in the buffer that xfer_qp_room() returned last, with its code.
+ * Send the message in the buffer that xfer_qp_room() returned last, with its MAC.
  * @return 0; -EPIPE: broken
  */
 int xfer_qp_send(struct xfer_qp *l, uint32_t size);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Message authentication codes of what one end of a connection sends after the handshake: messages
- * and descriptors. Who has no key cannot change or insert one of them unnoticed, and cannot repeat
- * a message, as messages are numbered. A code is the first XFER_TAG_BYTES of an HMAC-SHA-256.
+ * Message authentication codes (MACs) of the messages and descriptors that one end of a connection
+ * sends after the handshake. A peer without the key cannot change or insert one of them unnoticed.
+ * It cannot repeat a message either, because messages are numbered. A MAC is the first
+ * XFER_TAG_BYTES of an HMAC-SHA-256.
  *
  * One thread at a time per seal. After xfer_seal_open() nothing is allocated.
  */
@@ -15,7 +16,7 @@
 
 #include "xfer/proto.h"
 
-/** What a code is for. A code of one kind is not valid for another. */
+/** What a MAC is for. A MAC of one kind is not valid for another. */
 enum xfer_sealed {
 	XFER_SEALED_MESSAGE = 1,
 	XFER_SEALED_DESCRIPTOR,
@@ -32,14 +33,14 @@ int xfer_seal_open(struct xfer_seal *s, const uint8_t key[XFER_MAC_BYTES]);
 void xfer_seal_close(struct xfer_seal *s);
 
 /**
- * Compute the code of the bytes of `head` and `tail`.
+ * Compute the MAC of the bytes of `head` and `tail`.
  * @param tail  NULL: none
  * @return 0; -EIO: not open, or libcrypto
  */
 int xfer_seal_make(struct xfer_seal *s, enum xfer_sealed kind, const void *head, size_t head_bytes,
 	const void *tail, size_t tail_bytes, uint8_t tag[XFER_TAG_BYTES]);
 
-/** Check a code, in constant time. @return true: it is right */
+/** Check a MAC, in constant time. @return true: it is right */
 bool xfer_seal_check(struct xfer_seal *s, enum xfer_sealed kind, const void *head,
 	size_t head_bytes, const void *tail, size_t tail_bytes, const uint8_t tag[XFER_TAG_BYTES]);
 
