@@ -134,7 +134,7 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 				sizeof(name)),
 			of->missing, expected > 0 ? 100 * of->missing / expected : 0);
 		if (of->frames == 0 && stats.complete == 0)
-			fprintf(out, "; no usable packet of it came");
+			fprintf(out, "; no usable packet of it arrived");
 		else if (run_watch_is_silent(of))
 			fprintf(out, "; silent since frame %" PRIu64, of->silent_from);
 		else if (of->silences > 0 && of->silent_to <= of->silent_from)

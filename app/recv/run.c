@@ -677,7 +677,7 @@ received_nothing(struct run *r, const struct ledger *l)
 	else if (l->packets[RX_PACKETS] == 0 && r->ledger.before.packets[RX_NO_RUN] > 0)
 		complain(r, 0,
 			"run %s: no packet received %s, but %" PRIu64
-			" packets came before the run; start the run before the detector, or "
+			" packets arrived before the run; start the run before the detector, or "
 			"replay the capture without end (loops=0)",
 			r->settings.run, until, r->ledger.before.packets[RX_NO_RUN]);
 	else if (l->packets[RX_PACKETS] == 0)

@@ -71,7 +71,7 @@ explain_repeated(const struct run_packets *p, const struct run_drops_view *v, ui
 		"because numbers that are at most max_skew_frames = %u lower do not show a "
 		"restart%s",
 		frame,
-		p->late > p->duplicate ? "was closed before this packet came"
+		p->late > p->duplicate ? "was closed before this packet arrived"
 				       : "had been sent before",
 		v->stream_timeout_ms + v->stream_timeout_ms / 4, v->max_skew_frames,
 		twice ? ". If the network delivers packets twice, check the switch for a mirrored "

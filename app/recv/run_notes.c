@@ -208,7 +208,7 @@ run_notes_frames(
 		snprintf(which, sizeof(which), "the other %" PRIu64, run->nb_frames - frames);
 	snprintf(text, sizeof(n->text[0]),
 		"[run] frames = %" PRIu64 ", but the run has ended after %" PRIu64
-		": %s did not come; check how many frames the detector has sent",
+		": %s did not arrive; check how many frames the detector has sent",
 		run->nb_frames, frames, which);
 	LOG(WARNING, "%s\n", text);
 }

@@ -498,7 +498,7 @@ check_first_frame(struct run_watch *w, const struct run_packets *all, bool now)
 
 /**
  * Report packets that were dropped because of their frame numbers. The summary has the numbers of
- * the whole run. Packets before the run's first frame are as expected, once it has come.
+ * the whole run. Packets before the run's first frame are as expected, once it has arrived.
  */
 static void
 check_drops(struct run_watch *w, const struct builder_stats *stats, const struct run_packets *total,

@@ -751,11 +751,11 @@ def fewer_frames_than_requested(where):
     """The detector stops early, or its last frames are lost: they are named."""
     capture(where, '--rows', '64', frames=18)
     for name, settings, line in (
-            ('a', ('run.frames=20',), 'frames 19 to 20 did not come'),
-            ('b', ('run.frames=10', 'run.stride=2'), 'frame 20 did not come'),
+            ('a', ('run.frames=20',), 'frames 19 to 20 did not arrive'),
+            ('b', ('run.frames=10', 'run.stride=2'), 'frame 20 did not arrive'),
             ('c', ('run.frames=18',), None)):
         out = says(command(where, f'run.name={name}', 'detector.rows=64', 'run.first_frame=1', *settings), 0)
-        want(out.count(line) == 2 and '\nwarning\n  [run] frames = ' in out if line else 'did not come' not in out, out)
+        want(out.count(line) == 2 and '\nwarning\n  [run] frames = ' in out if line else 'did not arrive' not in out, out)
 
 
 def with_frame(packet, frame):
@@ -997,7 +997,7 @@ def a_last_frame_that_has_passed(where):
         rewrite_packets(f'{where}/in.pcap', lambda p, lost=lost: b'' if lost(p) else p)
         says(command(where, f'run.name={first}', *window[1:], f'run.first_frame={first}',
                      'run.idle_timeout_ms=5000', replay=endless), 0, 'ends: the detector is at frame',
-             'recv: [run] frames = 20, but the run has ended after 10: frames 11 to 20 did not come')
+             'recv: [run] frames = 20, but the run has ended after 10: frames 11 to 20 did not arrive')
 
 
 @case
@@ -1278,7 +1278,7 @@ def a_module_that_is_silent(where):
     capture(where, '--modules', '2', '--fault', 'stall=1:1:100', frames=5)
     says(command(where, 'run.name=short', *settings), 0,
          f'recv: {name} has sent nothing since the run began at frame 1; check the module and its cable',
-         f'  {name}: 640 packets missing, 100.00 %; no usable packet of it came')
+         f'  {name}: 640 packets missing, 100.00 %; no usable packet of it arrived')
     # another module continues: the log reports it during the run, as do progress lines
     capture(where, '--modules', '2', '--fault', 'stall=1:1:100', frames=10)
     words = [*command(where, 'run.name=never', 'run.idle_timeout_ms=none', *settings,

@@ -281,7 +281,7 @@ def a_group_that_does_not_arrive_is_named(where):
         of = site.ledger(0)
         want(of['placed'] == FRAMES * MODULES * TILES and of['repaired'] > of['placed'], of, site.everything())
         for stream in range(MODULES):
-            want(f'stream {stream}: ' in site.log('r0') and 'READ, and meanwhile none came by multicast to '
+            want(f'stream {stream}: ' in site.log('r0') and 'READ, and meanwhile none arrived by multicast to '
                  f'239.1.1.{1 + stream}; check [ingest] group' in site.log('r0'), site.everything())
         site.finish(site.receivers[1], status=1)
         want('the detector requires a proof: set [ingest] identity and key' in site.log('r1'),

@@ -239,7 +239,7 @@ def packets_come_before_the_run(where):
             role['no_run'] for role in telemetry.get('rx').values()) == PERIOD * 128)
         telemetry.do('run/start')
         status = telemetry.wait('idle')
-        want(status['failed'] == 1 and f'but {PERIOD * 128} packets came before the run' in
+        want(status['failed'] == 1 and f'but {PERIOD * 128} packets arrived before the run' in
              receiver.text(status, 'message'), status)
         p.send_signal(signal.SIGTERM)
         p.communicate(timeout=60)

@@ -298,7 +298,7 @@ class Cycle:
         want(none is None or self.end.endswith('card'), 'no packet came:', said)
         # the machine took the lcore away, and the last frames came into a full ring
         starved = 'did not run for' in said or 'ring_full' in said
-        self.late = none is not None or (starved and 'did not come' in said)
+        self.late = none is not None or (starved and 'did not arrive' in said)
         # 1: the receiver has ended, as the CM says, or before the detector has found it
         want(self.sender.wait(SECONDS) in (0, 1), 'the detector ended with',
              self.sender.returncode)

@@ -107,7 +107,7 @@ struct frame_rx {
 	/** By stream: counter of packets that were late or out of window. With `progress`, it shows
 	 * whether the stream sends. */
 	uint64_t heard[DETECTOR_STREAMS_MAX];
-	/** By stream: highest frame + 1 of which packets have come that an event will place. */
+	/** By stream: highest frame + 1 of which packets have arrived that an event will place. */
 	uint64_t begun[DETECTOR_STREAMS_MAX];
 	/** Bits of streams whose request is a gap (frames were lost), not a restart. */
 	uint64_t requests_ahead;
@@ -511,7 +511,7 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 
 /**
  * Place all packets that a stream sends for a frame, which a device has written into memory. The
- * arguments are those of frame_rx_place(). Some of the packets may not have come: the gangs see
+ * arguments are those of frame_rx_place(). Some of the packets may not have arrived: the gangs see
  * that in their trailers.
  * @param pixels  device address of those of packet 0
  * @param stride  bytes from the pixels of a packet to those of the next one

@@ -252,7 +252,7 @@ frame_table_stop(struct frame_table *ft)
 	}
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		end = RTE_MAX(end, frame_stream_progress(ft, s));
-	/* a frame that is not open here has no place for the packets that have come */
+	/* a frame that is not open here has no place for the packets that have arrived */
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		end = RTE_MAX(end, RTE_MIN(frame_stream_begun(ft, s), b->next_open));
 	end = RTE_MIN(end, ft->window.end);

@@ -38,7 +38,7 @@ struct fragments {
 	uint64_t run;		/**< of the sender */
 	uint64_t next;		/**< sequence number that follows without a loss */
 	uint32_t tile;		/**< of the message; UINT32_MAX: none */
-	uint32_t at;		/**< bytes of it that have come */
+	uint32_t at;		/**< bytes of it that have arrived */
 	uint64_t frame;		/**< of this message */
 	bool skip; /**< fragments up to the beginning of the next message are dropped */
 	struct open_frames open;

@@ -148,7 +148,8 @@ log_group(struct multicast_stream_log *log, const struct rx_messages *m, uint32_
 		return;
 	inet_ntop(AF_INET, &address, text, sizeof(text));
 	LOG(WARNING,
-		"stream %u: %" PRIu64 " packets were READ, and meanwhile none came by multicast to "
+		"stream %u: %" PRIu64
+		" packets were READ, and meanwhile none arrived by multicast to "
 		"%s; check [ingest] group, and that the switches have an IGMP querier\n",
 		stream, reads, text);
 	log->group.repaired = info->repaired;

@@ -27,7 +27,7 @@ struct multicast_stream_log {
 		uint64_t at; /**< TSC */
 		uint64_t joins, came;
 		uint64_t repaired; /**< then, or at the last warning */
-		bool heard;	   /**< one has come since the join */
+		bool heard;	   /**< one has arrived since the join */
 		uint64_t seen;	   /**< repaired at the last look */
 		uint64_t warn_at;  /**< TSC; not before */
 	} group;

@@ -274,7 +274,7 @@ open_frames_tile(
 		frame_rx_begin(rx->table, rx->frx, of->stream, frame);
 	if (likely(of->nb == 1 && !o->ended))
 		return;
-	/* events of complete frames before this one would have come */
+	/* events of complete frames before this one would have arrived */
 	for (uint32_t i = 0; i < OPEN_FRAMES_MAX; i++)
 		if (of->open[i].tiles > 0 && of->open[i].frame < frame &&
 			is_complete(rx, of, &of->open[i]))

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Frames of a multicast stream that are open: tiles of them have come, and the stream's event of
+ * Frames of a multicast stream that are open: tiles of them have arrived, and the stream's event of
  * the frame was not made.
  *
- * Each frame of which a tile has come gets one event, even if the detector's own is lost. Only in
- * this way do all slots become free again. The event is made when the frame has ended and is
+ * Each frame of which a tile has arrived gets one event, even if the detector's own is lost. Only
+ * in this way do all slots become free again. The event is made when the frame has ended and is
  * complete. If it is not, tiles may follow, because a network before the sender has reordered them.
- * The frame remains open until the events of `skew` later frames have come, or until no tile of it
- * has come for a part of stream_timeout_ms and its event has come or the sender is gone. Meanwhile
- * it delays the events of later frames: a stream's events are in the order of its frames. If the
- * run is stopped, its open frames end after the same time, whether or not more tiles arrive. A
- * frame of which another stream's event was made ends before the builder closes it by time. The
- * tiles that have come then count, whether or not the sender of this stream is gone.
+ * The frame remains open until the events of `skew` later frames have arrived, or until no tile of
+ * it has arrived for a part of stream_timeout_ms and its event has arrived or the sender is gone.
+ * Meanwhile it delays the events of later frames: a stream's events are in the order of its frames.
+ * If the run is stopped, its open frames end after the same time, whether or not more tiles arrive.
+ * A frame of which another stream's event was made ends before the builder closes it by time. The
+ * tiles that have arrived then count, whether or not the sender of this stream is gone.
  *
  * Only the RX role that owns the stream calls these functions.
  */
@@ -40,12 +40,12 @@ struct event_burst {
 struct open_frame {
 	uint64_t frame;
 	uint64_t begun; /**< open_frames.nb_begun when it was opened */
-	uint64_t at;	/**< frame_rx.listened when the last tile came */
-	uint32_t tiles; /**< that have come; 0: this element is free */
-	uint32_t first; /**< first of them that came */
-	uint32_t later; /**< events of later frames that have come */
-	bool event;	/**< the detector's event has come */
-	bool ended;	/**< it has come, or it is lost */
+	uint64_t at;	/**< frame_rx.listened when the last tile arrived */
+	uint32_t tiles; /**< that have arrived; 0: this element is free */
+	uint32_t first; /**< first of them that arrived */
+	uint32_t later; /**< events of later frames that have arrived */
+	bool event;	/**< the detector's event has arrived */
+	bool ended;	/**< it has arrived, or it is lost */
 };
 
 /** Those of a stream. */
@@ -86,18 +86,18 @@ void open_frames_clear(const struct rx *rx, uint32_t stream, uint64_t frame);
 enum slot_state open_frames_begin(struct rx *rx, struct open_frames *of, uint64_t frame,
 	uint32_t tile, struct event_burst *b);
 
-/** A tile has come: enter it in its frame, which is opened if it is not open. */
+/** A tile has arrived: enter it in its frame, which is opened if it is not open. */
 void open_frames_tile(struct rx *rx, struct open_frames *of, uint64_t frame, uint32_t tile,
 	struct event_burst *b);
 
-/** The detector's event of a frame has come. */
+/** The detector's event of a frame has arrived. */
 void open_frames_event(
 	struct rx *rx, struct open_frames *of, uint64_t frame, struct event_burst *b);
 
 /**
- * End frames of which no tile has come for some time. A sender that waits for another member pauses
- * in the middle of a frame: the frame remains open until its event, until the sender is gone, or
- * until the builder is about to close it by time.
+ * End frames of which no tile has arrived for some time. A sender that waits for another member
+ * pauses in the middle of a frame: the frame remains open until its event, until the sender is
+ * gone, or until the builder is about to close it by time.
  * @param receiver  of the stream
  */
 void open_frames_end_old(struct rx *rx, struct open_frames *of,

@@ -177,7 +177,7 @@ source_explain_rejected(const struct sources *all, uint32_t stream, const struct
 			"%s, has %s as learnt; if the detector sends it, set [detector] source",
 			from, which);
 	else
-		snprintf(text, size, "%s, came before its source was learnt", from);
+		snprintf(text, size, "%s, arrived before its source was learnt", from);
 }
 
 uint32_t

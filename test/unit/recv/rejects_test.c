@@ -370,7 +370,7 @@ late_or_twice(void **state)
 	run_drops_explain(&p, &v, text, sizeof(text));
 	assert_non_null(strstr(text,
 		"(32 duplicate, 40 late): the last one has frame 29, which was closed before this "
-		"packet came. If the detector was restarted"));
+		"packet arrived. If the detector was restarted"));
 	p.late = 32;
 	p.duplicate = 40;
 	run_drops_explain(&p, &v, text, sizeof(text));
