@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "geometry/crystfel.h"
+#include "geometry/lines.h"
 
 #define DIMS_MAX    8
 #define PATH_LEN    256
@@ -48,6 +49,7 @@ struct draft {
 	bool adu_per_ev; /* else per photon */
 	double edge;
 	int dim[DIMS_MAX];
+	bool has_dims; /* false: `dim` are those of CrystFEL without any */
 	char data[PATH_LEN];
 };
 
@@ -175,7 +177,12 @@ split_unit(char *text, double *value, const char **unit)
 static bool
 is_location(const char *text)
 {
-	return text[0] == '/' || isalpha((unsigned char)text[0]) || text[0] == '_';
+	char *end;
+
+	/* nan and inf are no paths */
+	(void)strtod(text, &end);
+	return (text[0] == '/' || isalpha((unsigned char)text[0]) || text[0] == '_') &&
+		(end == text || *end != '\0');
 }
 
 /* Read a length in metres. @return 1: a location in data files */
@@ -183,20 +190,20 @@ static int
 read_length(struct reader *r, const char *key, char *text, double min, double max, double *metres)
 {
 	const char *unit;
+	const bool is_number = split_unit(text, metres, &unit);
 
-	if (!split_unit(text, metres, &unit)) {
-		if (is_location(text))
-			return 1;
+	if (!is_number && !is_location(text))
 		return refuse(r, r->line, NULL,
 			"%s = %.64s: expected a length with its unit, m or mm, or a path in data "
 			"files",
 			key, text);
-	}
 	if (strcmp(unit, "mm") == 0)
 		*metres /= 1000;
 	else if (strcmp(unit, "m") != 0 && unit[0] != '\0')
 		return refuse(
 			r, r->line, NULL, "%s: the unit is %.32s, expected m or mm", key, unit);
+	if (!is_number)
+		return 1;
 	if (*metres >= min && *metres <= max)
 		return 0;
 	return refuse(r, r->line, NULL, "%s is %g m, expected %g ... %g m", key, *metres, min, max);
@@ -208,23 +215,22 @@ read_energy(struct reader *r, const char *key, char *text)
 	const bool is_wavelength = key[0] == 'w';
 	const char *unit;
 	double value;
+	bool is_number;
 
 	if (r->has_energy)
 		return refuse(r, r->line, NULL,
 			"%s: a second photon energy or wavelength; remove one", key);
 	r->has_energy = true;
-	if (!split_unit(text, &value, &unit)) {
-		if (is_location(text))
-			return 0;
+	is_number = split_unit(text, &value, &unit);
+	if (!is_number && !is_location(text))
 		return refuse(r, r->line, NULL,
 			"%s = %.64s: expected a number, or a path in data "
 			"files",
 			key, text);
-	}
 	if (is_wavelength) {
 		if (strcmp(unit, "m") == 0)
 			value *= 1e10;
-		else if (strcmp(unit, "A") != 0)
+		else if (strcmp(unit, "A") != 0 && (is_number || unit[0] != '\0'))
 			return refuse(r, r->line, NULL,
 				"wavelength: the unit is '%.32s', expected A or m", unit);
 		value = GEOMETRY_HC / value;
@@ -234,9 +240,11 @@ read_energy(struct reader *r, const char *key, char *text)
 		return refuse(r, r->line, NULL,
 			"photon_energy: the unit is '%.32s', expected eV or keV", unit);
 	}
-	if (!(value >= 1 && value <= 1e7))
-		return refuse(r, r->line, NULL, "%s: the energy is %g eV, expected 1 ... 1e7 eV",
-			key, value);
+	if (!is_number)
+		return 0;
+	if (!(value >= GEOMETRY_ENERGY_MIN && value <= GEOMETRY_ENERGY_MAX))
+		return refuse(r, r->line, NULL, "%s: the energy is %g eV, expected %g ... %g eV",
+			key, value, GEOMETRY_ENERGY_MIN, GEOMETRY_ENERGY_MAX);
 	r->g->energy_ev = value;
 	return 0;
 }
@@ -264,6 +272,9 @@ read_dim(struct reader *r, struct draft *d, const char *key, const char *text)
 	if (key[3] < '0' || key[3] >= '0' + DIMS_MAX || key[4] != '\0')
 		return refuse(r, r->line, name_of(r, d), "%.64s: expected dim0 ... dim%d", key,
 			DIMS_MAX - 1);
+	for (unsigned int i = 0; i < DIMS_MAX && !d->has_dims; i++)
+		d->dim[i] = DIM_NONE;
+	d->has_dims = true;
 	dim = &d->dim[key[3] - '0'];
 	if (strcmp(text, "%") == 0)
 		*dim = DIM_FRAME;
@@ -294,6 +305,22 @@ is_ignored(const char *key)
 			return true;
 	/* mask, maskN_data, maskN_file, maskN_goodbits, maskN_badbits and the old names */
 	return strncmp(key, "mask", 4) == 0 && strcmp(key, "mask_edge_pixels") != 0;
+}
+
+/* Read a truth value. CrystFEL takes any other word as false. */
+static int
+read_flag(struct reader *r, const struct draft *d, const char *key, const char *text, bool *flag)
+{
+	double number = 0;
+
+	*flag = strcasecmp(text, "true") == 0;
+	if (*flag || strcasecmp(text, "false") == 0)
+		return 0;
+	if (!parse_number(text, &number))
+		return refuse(r, r->line, name_of(r, d), "%s = %.64s: expected true, false, 1 or 0",
+			key, text);
+	*flag = number != 0;
+	return 0;
 }
 
 /* Read a key of a panel, or a default of those that are named later. */
@@ -349,10 +376,8 @@ read_panel_key(struct reader *r, struct draft *d, const char *key, const char *t
 		}
 		return ret;
 	}
-	if (strcmp(key, "no_index") == 0) {
-		p->unused = strcasecmp(text, "true") == 0 || atoi(text) != 0;
-		return 0;
-	}
+	if (strcmp(key, "no_index") == 0)
+		return read_flag(r, d, key, text, &p->unused);
 	if (strcmp(key, "data") == 0) {
 		if (strlen(text) >= sizeof(d->data))
 			return refuse(r, r->line, name_of(r, d),
@@ -380,7 +405,8 @@ read_global(struct reader *r, const char *key, char *text)
 
 	if (strcmp(key, "clen") == 0) {
 		r->has_distance = true;
-		ret = read_length(r, key, text, 1e-6, 1e3, &r->g->distance_metres);
+		ret = read_length(r, key, text, GEOMETRY_DISTANCE_MIN, GEOMETRY_DISTANCE_MAX,
+			&r->g->distance_metres);
 		if (ret == 1)
 			r->g->distance_metres = 0;
 		return ret == 1 ? 0 : ret;
@@ -467,6 +493,9 @@ read_bad_key(struct reader *r, const char *name, const char *key, const char *te
 		if (!parse_number(text, &value))
 			return refuse(r, r->line, NULL, "region %s: %s = %.64s: expected a number",
 				name, key, text);
+		if (limits[i].in_panel && value != floor(value))
+			return refuse(r, r->line, NULL,
+				"region %s: %s = %.64s: expected a whole number", name, key, text);
 		b->bad.in_panel = limits[i].in_panel;
 		b->given |= 1u << limits[i].index;
 		*to[limits[i].index] = value;
@@ -477,46 +506,31 @@ read_bad_key(struct reader *r, const char *name, const char *key, const char *te
 		key);
 }
 
-static char *
-strip(char *text)
-{
-	char *end = text + strlen(text);
-
-	while (end > text && (end[-1] == ' ' || end[-1] == '\t'))
-		*--end = '\0';
-	return text + strspn(text, " \t");
-}
-
-static bool
-is_ascii(const char *text)
-{
-	for (; *text != '\0'; text++)
-		if (!isprint((unsigned char)*text) && *text != '\t')
-			return false;
-	return true;
-}
-
 static int
 read_line(struct reader *r, char *line)
 {
+	const unsigned char *other;
 	struct draft *d;
 	char *key, *text, *slash;
 	int ret;
 
 	line[strcspn(line, ";")] = '\0';
-	line = strip(line);
+	other = lines_find_other(line);
+	if (other != NULL)
+		return refuse(r, r->line, NULL,
+			"byte %zu is 0x%02x, which is not printable ASCII; remove it",
+			(size_t)((const char *)other - line) + 1, *other);
+	line = lines_strip(line);
 	if (line[0] == '\0')
 		return 0;
-	if (!is_ascii(line))
-		return refuse(r, r->line, NULL, "has a character that is not ASCII; remove it");
 	text = strchr(line, '=');
-	if (text == NULL)
+	if (text == NULL || text == line)
 		return refuse(r, r->line, NULL,
 			"expected key = value, PANEL/key = value, or a "
 			"comment that starts with ;");
 	*text++ = '\0';
-	text = strip(text);
-	line = strip(line);
+	text = lines_strip(text);
+	line = lines_strip(line);
 	slash = strchr(line, '/');
 	if (slash == NULL)
 		return read_global(r, line, text);
@@ -527,6 +541,10 @@ read_line(struct reader *r, char *line)
 			"the name of a panel has %zu bytes, expected 1 ... "
 			"%d",
 			strlen(line), GEOMETRY_NAME_LEN - 1);
+	/* lists of panels have commas */
+	if (strpbrk(line, " \t,") != NULL)
+		return refuse(r, r->line, NULL,
+			"'%s': the name of a panel has a blank or a comma; remove it", line);
 	if (strncmp(line, "bad", 3) == 0)
 		return read_bad_key(r, line, key, text);
 	ret = find_panel(r, line, &d);
@@ -543,15 +561,23 @@ place_panel(struct reader *r, struct draft *d)
 	double rows = 0;
 
 	for (int i = 0; i < DIMS_MAX; i++) {
-		if (d->dim[i] == DIM_FS)
-			fs = i;
-		else if (d->dim[i] == DIM_SS)
-			ss = i;
-		else if (d->dim[i] >= 0 && index >= 0)
+		int *at = &index;
+
+		if (d->dim[i] == DIM_NONE)
+			continue;
+		if (i > 0 && d->dim[i - 1] == DIM_NONE)
+			return refuse(r, d->line, p->name, "dim%d is missing", i - 1);
+		if (d->dim[i] == DIM_FRAME)
+			continue;
+		if (d->dim[i] < 0)
+			at = d->dim[i] == DIM_FS ? &fs : &ss;
+		if (*at >= 0)
 			return refuse(r, d->line, p->name,
-				"dim%d and dim%d are both indices, expected at most one", index, i);
-		else if (d->dim[i] >= 0)
-			index = i;
+				"dim%d and dim%d are both %s, expected at most one", *at, i,
+				at == &index	    ? "indices"
+					: at == &fs ? "fs"
+						    : "ss");
+		*at = i;
 	}
 	if (fs < 0 || ss < 0 || fs < ss)
 		return refuse(r, d->line, p->name,
@@ -620,6 +646,18 @@ is_degenerate(const struct geometry_panel *p)
 	return sqrt(x * x + y * y + z * z) < 1e-3;
 }
 
+/* Return the distance from the sample to the plane of a panel, pixels. */
+static double
+plane_distance(const struct geometry_panel *p, double z)
+{
+	const double x = p->fs_y * p->ss_z - p->fs_z * p->ss_y;
+	const double y = p->fs_z * p->ss_x - p->fs_x * p->ss_z;
+	const double normal_z = p->fs_x * p->ss_y - p->fs_y * p->ss_x;
+
+	return fabs(x * p->corner_x + y * p->corner_y + normal_z * z) /
+		sqrt(x * x + y * y + normal_z * normal_z);
+}
+
 static bool
 overlap(const struct geometry_panel *a, const struct geometry_panel *b)
 {
@@ -634,6 +672,7 @@ settle_panel(struct reader *r, uint32_t index)
 	struct draft *d = &r->draft[index];
 	const struct draft *first = &r->draft[0];
 	struct geometry_panel *p = &d->panel;
+	const double distance = r->g->distance_metres;
 	double adu = d->adu;
 	int ret = check_given(r, d);
 
@@ -668,6 +707,20 @@ settle_panel(struct reader *r, uint32_t index)
 		p->max_adu /= adu;
 	p->corner_x += r->shift_x * d->res;
 	p->corner_y += r->shift_y * d->res;
+	if (fabs(p->corner_x) > GEOMETRY_LENGTH_MAX || fabs(p->corner_y) > GEOMETRY_LENGTH_MAX)
+		return refuse(r, d->line, p->name,
+			"with detector_shift, its corner is %g, %g, expected at most %g pixels",
+			p->corner_x, p->corner_y, GEOMETRY_LENGTH_MAX);
+	if (distance > 0 &&
+		plane_distance(p, (distance + p->coffset_metres) * d->res) <
+			GEOMETRY_DISTANCE_MIN * d->res)
+		return refuse(r, d->line, p->name,
+			"the sample is in its plane, with clen + coffset = %g m; correct them, or "
+			"fs and ss",
+			distance + p->coffset_metres);
+	if (d->edge != floor(d->edge))
+		return refuse(r, d->line, p->name, "mask_edge_pixels = %g: expected a whole number",
+			d->edge);
 	p->edge = (uint32_t)d->edge;
 	r->g->panel[index] = *p;
 	return 0;
@@ -688,6 +741,11 @@ settle_bad(struct reader *r, uint32_t index)
 	if (b->bad.max_x < b->bad.min_x || b->bad.max_y < b->bad.min_y)
 		return refuse(
 			r, b->line, NULL, "region %s: a minimum is above its maximum", b->bad.name);
+	if (!b->bad.in_panel && b->panel[0] != '\0')
+		return refuse(r, b->line, NULL,
+			"region %s: panel = %s, but a region in x and y is in all panels; remove "
+			"it, or give fs and ss",
+			b->bad.name, b->panel);
 	if (b->bad.in_panel) {
 		if (b->panel[0] == '\0' && g->nb_panels > 1)
 			return refuse(r, b->line, NULL, "region %s: panel is missing", b->bad.name);
@@ -755,7 +813,7 @@ crystfel_read(struct geometry *g, const char *text, size_t size, const char *nam
 	const struct geometry_raster *raster, char message[GEOMETRY_MESSAGE_LEN])
 {
 	struct reader r = {.g = g, .raster = raster, .name = name, .message = message};
-	char *copy = strndup(text, size), *line = copy;
+	char *copy = strndup(text, size), *rest = copy, *line;
 	int ret = 0;
 
 	message[0] = '\0';
@@ -774,19 +832,9 @@ crystfel_read(struct geometry *g, const char *text, size_t size, const char *nam
 	}
 	if (strlen(copy) != size)
 		ret = refuse(&r, 1, NULL, "has a zero byte, expected text");
-	while (ret == 0 && line != NULL && *line != '\0') {
-		char *next = line + strcspn(line, "\r\n");
-
-		/* a carriage return ends a line, with its newline or alone */
-		if (*next == '\0')
-			next = NULL;
-		else if (next[0] == '\r' && next[1] == '\n')
-			*next++ = '\0';
-		if (next != NULL)
-			*next++ = '\0';
+	while (ret == 0 && (line = lines_next(&rest)) != NULL) {
 		r.line++;
 		ret = read_line(&r, line);
-		line = next;
 	}
 	if (ret == 0)
 		ret = settle(&r);

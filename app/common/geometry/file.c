@@ -70,8 +70,8 @@ geometry_file_read(struct geometry *g, const char *path, const struct geometry_r
 					: poni_read(g, text, size, path, raster, message);
 	goto out;
 fail:
-	snprintf(
-		message, GEOMETRY_MESSAGE_LEN, "cannot read %.512s: %s", path, own_file_error(ret));
+	snprintf(message, GEOMETRY_MESSAGE_LEN, "cannot read %.512s: %s", path,
+		ret == -EFBIG ? "it is larger than 4 MiB" : own_file_error(ret));
 out:
 	free(text);
 	if (f != NULL)

@@ -19,12 +19,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GEOMETRY_PANELS_MAX  512 /**< 64 modules of 8 chips */
-#define GEOMETRY_NAME_LEN    32
-#define GEOMETRY_BAD_MAX     256	  /**< bad regions */
-#define GEOMETRY_MASKED	     0xFFFF	  /**< bin of a pixel that is not used */
-#define GEOMETRY_SIDE_MAX    (1u << 20)	  /**< rows and columns of a raster */
-#define GEOMETRY_LENGTH_MAX  1e6	  /**< coordinates of corners and of regions, pixels */
+#define GEOMETRY_PANELS_MAX 512 /**< 64 modules of 8 chips */
+#define GEOMETRY_NAME_LEN   32
+#define GEOMETRY_BAD_MAX    256	       /**< bad regions */
+#define GEOMETRY_MASKED	    0xFFFF     /**< bin of a pixel that is not used */
+#define GEOMETRY_SIDE_MAX   (1u << 20) /**< rows and columns of a raster */
+#define GEOMETRY_LENGTH_MAX 1e6	       /**< coordinates of corners and of regions, pixels */
+/** Limits of a geometry that is read: metres, metres, eV. @{ */
+#define GEOMETRY_DISTANCE_MIN 1e-6
+#define GEOMETRY_DISTANCE_MAX 1e3
+#define GEOMETRY_PIXEL_MIN    1e-9
+#define GEOMETRY_PIXEL_MAX    1.0
+#define GEOMETRY_ENERGY_MIN   1.0
+#define GEOMETRY_ENERGY_MAX   1e7
+/** @} */
 #define GEOMETRY_HC	     12398.419843 /**< photon energy in eV x wavelength in angstrom */
 #define GEOMETRY_MESSAGE_LEN 1024	  /**< size for messages of this library */
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -8,6 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include <jansson.h>
+
+#include "geometry/lines.h"
 #include "geometry/number.h"
 #include "geometry/pixels.h"
 #include "geometry/poni.h"
@@ -33,15 +35,16 @@ static const struct {
 	const char *key;
 	double min, max;
 } values[PONI_VALUES] = {
-	[PONI_DISTANCE] = {"Distance", 1e-6, 1e3},
+	[PONI_DISTANCE] = {"Distance", GEOMETRY_DISTANCE_MIN, GEOMETRY_DISTANCE_MAX},
 	[PONI_1] = {"Poni1", -10, 10},
 	[PONI_2] = {"Poni2", -10, 10},
 	[PONI_ROT_1] = {"Rot1", -10, 10},
 	[PONI_ROT_2] = {"Rot2", -10, 10},
 	[PONI_ROT_3] = {"Rot3", -10, 10},
-	[PONI_WAVELENGTH] = {"Wavelength", 1e-15, 1e-6},
-	[PONI_PIXEL_1] = {"pixel1", 1e-9, 1},
-	[PONI_PIXEL_2] = {"pixel2", 1e-9, 1},
+	/* within the limits of a photon energy */
+	[PONI_WAVELENGTH] = {"Wavelength", 1.24e-13, 1.23e-6},
+	[PONI_PIXEL_1] = {"pixel1", GEOMETRY_PIXEL_MIN, GEOMETRY_PIXEL_MAX},
+	[PONI_PIXEL_2] = {"pixel2", GEOMETRY_PIXEL_MIN, GEOMETRY_PIXEL_MAX},
 	[PONI_ROWS] = {"max_shape", 1, GEOMETRY_SIDE_MAX},
 	[PONI_COLS] = {"max_shape", 1, GEOMETRY_SIDE_MAX},
 };
@@ -66,86 +69,108 @@ static int __attribute__((format(printf, 2, 3))) refuse(struct reader *r, const 
 	return -EINVAL;
 }
 
-/* Read a number. @return text behind it; NULL: refused */
-static const char *
-read_value(struct reader *r, enum poni_value value, const char *text)
+static int
+keep_value(struct reader *r, enum poni_value value, double number)
 {
-	double *to = &r->value[value];
-	char *end;
-
-	*to = strtod(text, &end);
-	if (end == text || !(*to >= values[value].min && *to <= values[value].max)) {
-		refuse(r, "%s: expected a number, %g ... %g", values[value].key, values[value].min,
-			values[value].max);
-		return NULL;
-	}
+	if (!(number >= values[value].min && number <= values[value].max))
+		return refuse(r, "%s is %g, expected %g ... %g", values[value].key, number,
+			values[value].min, values[value].max);
+	r->value[value] = number;
 	r->given[value] = true;
-	return end;
+	return 0;
 }
 
-/* Find `"key":` in the detector's configuration. */
-static const char *
-find_item(const char *text, const char *key)
+static int
+keep_item(struct reader *r, enum poni_value value, const json_t *item)
 {
-	char quoted[32];
-	const char *at;
+	if (!json_is_number(item))
+		return refuse(r, "%s: expected a number, %g ... %g", values[value].key,
+			values[value].min, values[value].max);
+	return keep_value(r, value, json_number_value(item));
+}
 
-	snprintf(quoted, sizeof(quoted), "\"%s\"", key);
-	at = strstr(text, quoted);
-	if (at == NULL)
-		return NULL;
-	at += strlen(quoted);
-	at += strspn(at, " \t");
-	return *at == ':' ? at + 1 + strspn(at + 1, " \t") : NULL;
+/* Read an item of the detector's configuration. */
+static int
+read_item(struct reader *r, const char *key, const json_t *item)
+{
+	const json_t *rows = json_array_get(item, 0), *cols = json_array_get(item, 1);
+
+	if (json_is_null(item))
+		return 0;
+	for (unsigned int i = PONI_PIXEL_1; i <= PONI_PIXEL_2; i++)
+		if (strcmp(key, values[i].key) == 0)
+			return keep_item(r, i, item);
+	if (strcmp(key, "orientation") == 0) {
+		const json_int_t way = json_integer_value(item);
+
+		/* 0: not given, which is 3 */
+		if (json_is_integer(item) && (way == 0 || way == 3))
+			return 0;
+		return refuse(r,
+			"orientation: expected 3, rows and columns as stored; read the image in "
+			"this way");
+	}
+	if (strcmp(key, "max_shape") != 0)
+		return refuse(r,
+			"Detector_config: %.64s is not supported, expected pixel1, pixel2, "
+			"max_shape and orientation",
+			key);
+	if (json_array_size(item) != 2 || !json_is_integer(rows) || !json_is_integer(cols))
+		return refuse(r, "max_shape: expected [ROWS, COLUMNS]");
+	return keep_item(r, PONI_ROWS, rows) < 0 ? -EINVAL : keep_item(r, PONI_COLS, cols);
 }
 
 /* Read {"pixel1": 7.5e-05, "pixel2": 7.5e-05, "max_shape": [512, 1024], "orientation": 3}. */
 static int
 read_config(struct reader *r, const char *text)
 {
-	const char *item;
+	json_error_t error;
+	json_t *config = json_loads(text, JSON_REJECT_DUPLICATES, &error), *item;
+	const char *key;
+	int ret = 0;
 
-	for (unsigned int i = PONI_PIXEL_1; i <= PONI_PIXEL_2; i++) {
-		item = find_item(text, values[i].key);
-		if (item != NULL && read_value(r, i, item) == NULL)
-			return -EINVAL;
+	if (!json_is_object(config))
+		ret = refuse(r,
+			"Detector_config: expected JSON, {\"pixel1\": METRES, \"pixel2\": METRES, "
+			"\"max_shape\": [ROWS, COLUMNS]}: %.160s",
+			config == NULL ? error.text : "found no {}");
+	json_object_foreach(config, key, item)
+	{
+		if (ret == 0)
+			ret = read_item(r, key, item);
 	}
-	item = find_item(text, "orientation");
-	if (item != NULL && atoi(item) != 3 && atoi(item) != 0)
-		return refuse(
-			r, "orientation is %d, expected 3, rows and columns as stored", atoi(item));
-	item = find_item(text, "max_shape");
-	if (item == NULL || strncmp(item, "null", 4) == 0)
-		return 0;
-	if (*item != '[')
-		return refuse(r, "max_shape: expected [ROWS, COLUMNS]");
-	item = read_value(r, PONI_ROWS, item + 1);
-	if (item == NULL)
-		return -EINVAL;
-	item += strspn(item, ", \t");
-	return read_value(r, PONI_COLS, item) != NULL ? 0 : -EINVAL;
+	json_decref(config);
+	return ret;
 }
 
 static int
 read_line(struct reader *r, char *line)
 {
-	char *text;
-	size_t n;
+	const unsigned char *other = lines_find_other(line);
+	const char *start = line;
+	double number;
+	char *text, *end;
 
 	/* a later set of values of a file replaces the earlier ones, as in pyFAI */
-	line += strspn(line, " \t\r");
+	line = lines_strip(line);
 	if (line[0] == '#' || line[0] == '\0')
 		return 0;
+	if (other != NULL)
+		return refuse(r, "byte %zu is 0x%02x, which is not printable ASCII; remove it",
+			(size_t)((const char *)other - start) + 1, *other);
 	text = strchr(line, ':');
 	if (text == NULL)
 		return refuse(r, "expected Key: value, or a comment that starts with #");
 	*text++ = '\0';
-	text += strspn(text, " \t");
-	for (n = strlen(text); n > 0 && isspace((unsigned char)text[n - 1]); n--)
-		text[n - 1] = '\0';
+	line = lines_strip(line);
+	text = lines_strip(text);
 	if (strcasecmp(line, "poni_version") == 0) {
-		n = strtod(text, NULL) >= 1.5 && strtod(text, NULL) < 3;
-		return n ? 0 : refuse(r, "poni_version is %.32s, expected 2 or 2.1", text);
+		number = strtod(text, &end);
+		if (end != text && *end == '\0' && (number == 2 || number == 2.1))
+			return 0;
+		return refuse(r,
+			"poni_version is '%.32s', expected 2 or 2.1; save it again with pyFAI",
+			text);
 	}
 	if (strcasecmp(line, "Detector") == 0)
 		return strcmp(text, "Detector") == 0
@@ -157,18 +182,20 @@ read_line(struct reader *r, char *line)
 	if (strcasecmp(line, "Detector_config") == 0)
 		return read_config(r, text);
 	for (unsigned int i = 0; i <= PONI_WAVELENGTH; i++) {
-		const char *end;
-
 		if (strcasecmp(line, values[i].key) != 0)
 			continue;
 		if (i == PONI_WAVELENGTH && strcmp(text, "None") == 0)
 			return 0;
-		end = read_value(r, i, text);
-		if (end == NULL)
-			return -EINVAL;
-		return *end == '\0' ? 0 : refuse(r, "%s: %.64s: expected a number", line, text);
+		number = strtod(text, &end);
+		return end != text && *end == '\0'
+			? keep_value(r, i, number)
+			: refuse(r, "%s: %.64s: expected a number, %g ... %g", line, text,
+				  values[i].min, values[i].max);
 	}
-	return refuse(r, "%.64s: is no key of a PONI file of version 2", line);
+	return refuse(r,
+		"%.64s: is no key of a PONI file of version 2; remove it, or save the file again "
+		"with pyFAI",
+		line);
 }
 
 /* Position of a point of the detector, y1 along rows and x2 along columns, metres (pyFAI, geometry
@@ -248,12 +275,16 @@ poni_read(struct geometry *g, const char *text, size_t size, const char *name,
 		snprintf(message, GEOMETRY_MESSAGE_LEN, "%.256s: out of memory", name);
 		return -ENOMEM;
 	}
-	if (strlen(copy) != size)
+	if (strlen(copy) != size) {
+		r.line = 1;
 		ret = refuse(&r, "has a zero byte, expected text");
-	while (ret == 0 && (line = strsep(&rest, "\n")) != NULL) {
+	}
+	while (ret == 0 && (line = lines_next(&rest)) != NULL) {
 		r.line++;
 		ret = read_line(&r, line);
 	}
+	if (r.line == 0)
+		r.line = 1;
 	if (ret == 0)
 		ret = settle(&r, g, raster);
 	free(copy);

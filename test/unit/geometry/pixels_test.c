@@ -505,6 +505,9 @@ poni_reads(void **state)
 				 NULL),
 		0);
 	assert_true(again.rows == 4 && again.cols == 5);
+	/* blanks around keys, and any end of a line */
+	assert_int_equal(read_poni(PONI " Distance : 0.3\rWavelength: 1e-10\r", NULL), 0);
+	assert_true(again.distance_metres == 0.3 && fabs(again.energy_ev - 12398.4) < 0.1);
 }
 
 static void
@@ -515,17 +518,31 @@ poni_refuses(void **state)
 	} bad[] = {
 		{"", "x.poni:1: Distance is missing"},
 		{"hello\n", "x.poni:1: expected Key: value"},
-		{"poni_version: 1\n", "x.poni:1: poni_version is 1, expected 2 or 2.1"},
+		{"poni_version: 1\n", "x.poni:1: poni_version is '1', expected 2 or"},
+		{"poni_version: 2.5\n", "x.poni:1: poni_version is '2.5', expected 2 or 2.1"},
+		{"\xef\xbb\xbfponi_version: 2\n", "x.poni:1: byte 1 is 0xef, which is not"},
 		{"PixelSize1: 1e-4\n", "x.poni:1: PixelSize1: is no key of a PONI file"},
 		{PONI "Detector: Pilatus1M\n", "x.poni:8: Detector is Pilatus1M, expected"},
-		{PONI "Distance: far\n", "x.poni:8: Distance: expected a number"},
-		{PONI "Distance: nan\n", "x.poni:8: Distance: expected a number"},
+		{PONI "Distance: far\n", "x.poni:8: Distance: far: expected a number"},
+		{PONI "Distance: nan\n", "x.poni:8: Distance is nan, expected 1e-06 ... 1000"},
+		{PONI "Distance: 0\n", "x.poni:8: Distance is 0, expected 1e-06 ... 1000"},
+		{PONI "Wavelength: 0\n", "x.poni:8: Wavelength is 0, expected 1.24e-13"},
+		{PONI "Wavelength: 1e-15\n", "x.poni:8: Wavelength is 1e-15, expected"},
 		{PONI "Distance: 1 m\n", "x.poni:8: Distance: 1 m: expected a number"},
 		{PONI "Detector_config: {\"pixel1\": 1e-4}\n", "pixel1 is 0.0001 and pixel2 is"},
 		{PONI "Detector_config: {\"max_shape\": 5}\n", "max_shape: expected [ROWS"},
-		{PONI "Detector_config: {\"max_shape\": [5]}\n", "x.poni:8: max_shape: expected a"},
-		{PONI "Detector_config: {\"max_shape\": [1e9, 5]}\n", "max_shape: expected a numb"},
-		{PONI "Detector_config: {\"orientation\": 1}\n", "orientation is 1, expected 3"},
+		{PONI "Detector_config: {\"max_shape\": [5]}\n",
+			"x.poni:8: max_shape: expected [R"},
+		{PONI "Detector_config: {\"max_shape\": [5, 5, 5]}\n", "max_shape: expected [ROWS"},
+		{PONI "Detector_config: {\"max_shape\": [5.5, 5]}\n", "max_shape: expected [ROWS"},
+		{PONI "Detector_config: {\"max_shape\": [5, 1000000000]}\n", "max_shape is 1e+09"},
+		{PONI "Detector_config: {\"orientation\": 1}\n", "orientation: expected 3"},
+		{PONI "Detector_config: {\"orientation\": \"1\"}\n", "orientation: expected 3"},
+		{PONI "Detector_config: {\"pixel1\": \"1e-4\"}\n", "pixel1: expected a number"},
+		{PONI "Detector_config: {\"pixel1\": 1e-4m}\n", "x.poni:8: Detector_config: exp"},
+		{PONI "Detector_config: {\"splineFile\": \"x\"}\n", "splineFile is not supported"},
+		{PONI "Detector_config: {\"a\": {\"pixel1\": 1}}\n", "a is not supported"},
+		{PONI "Detector_config: []\n", "x.poni:8: Detector_config: expected JSON"},
 	};
 
 	for (unsigned int i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
