@@ -16,6 +16,7 @@
 #include "recovery/order.h"
 #include "recovery/recovery.h"
 #include "sql/catalog.h"
+#include "sql/thread_time.h"
 
 #define INCARNATION_DIGITS 16
 #define NAMES_SHOWN	   5
@@ -351,15 +352,26 @@ batch_problem(const struct sql_file *f, size_t batch)
 	return NULL;
 }
 
+static __thread uint64_t check_ns; /* CPU time of this thread for checks of batches */
+
+uint64_t
+sql_catalog_check_time(void)
+{
+	return check_ns;
+}
+
 bool
 sql_catalog_check(struct sql_catalog *c, struct sql_file *f, size_t batch)
 {
 	uint8_t state = __atomic_load_n(&f->state[batch], __ATOMIC_ACQUIRE);
 	const char *problem;
+	uint64_t begin;
 
 	if (state != SQL_BATCH_UNKNOWN)
 		return state == SQL_BATCH_GOOD;
+	begin = thread_time_ns();
 	problem = batch_problem(f, batch);
+	check_ns += thread_time_ns() - begin;
 	state = problem == NULL ? SQL_BATCH_GOOD : SQL_BATCH_DAMAGED;
 	/* two threads may have checked it: one reports it, and the other waits for the report */
 	pthread_mutex_lock(&c->lock);

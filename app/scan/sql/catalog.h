@@ -109,6 +109,12 @@ int sql_catalog_open(struct sql_catalog *c, struct sql_run *run, enum arrow_tabl
 bool sql_catalog_check(struct sql_catalog *c, struct sql_file *f, size_t batch);
 
 /**
+ * CPU time that the calling thread has used so far in sql_catalog_check() of any catalog, ns. A
+ * batch is checked once, so this is no cost of the statement that touches it first. (any thread)
+ */
+uint64_t sql_catalog_check_time(void);
+
+/**
  * Whether a batch has a frame number of a range. It reads the column `frame`, before the CRC is
  * checked. (any thread)
  */

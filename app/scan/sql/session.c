@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
 #include "sql/quoted.h"
 #include "sql/session.h"
+#include "sql/thread_time.h"
 
 /* A view of the user's statement, whose columns are converted. */
 #define RESULT_VIEW "braggline_result"
@@ -158,13 +158,11 @@ sql_session_open(struct sql_session *s, const struct duckdb_api *api, struct sql
 	return 0;
 }
 
+/* CPU time of this thread for statements, ns: not for the check of batches, which is done once. */
 static uint64_t
-cpu_time(void)
+statement_time(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+	return thread_time_ns() - sql_catalog_check_time();
 }
 
 /* Do not keep the present statement. */
@@ -1091,10 +1089,10 @@ sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
 	close_result(s);
 	s->error[0] = '\0';
 	sql_lists_clear(&s->tables.lists);
-	begin = cpu_time();
+	begin = statement_time();
 	s->cost = 0;
 	ret = is_cancelled(s) ? -ECANCELED : execute_any(s, sql, form);
-	s->cost = cpu_time() - begin;
+	s->cost = statement_time() - begin;
 	/* the statement is bound: rows are read without these */
 	s->tables.defer = NULL;
 	forget_ranges(s);
@@ -1116,11 +1114,11 @@ sql_session_unreadable(struct sql_session *s, const char *path)
 int
 sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 {
-	const uint64_t begin = cpu_time();
+	const uint64_t begin = statement_time();
 	const char *error, *path;
 
 	*chunk = s->api->fetch_chunk(s->result);
-	s->cost += cpu_time() - begin;
+	s->cost += statement_time() - begin;
 	/* the rows were read before they came, so zeros in place of a file are not returned */
 	path = sql_catalog_unreadable(s->catalog);
 	if (path != NULL) {

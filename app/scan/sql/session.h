@@ -65,9 +65,10 @@ struct sql_session {
 	struct sql_range *range; /**< of the statement that is prepared */
 	struct sql_kept_list kept_list;
 	struct sql_kept present; /**< statement; `sql` is NULL if it will not be kept */
-	uint64_t cost;		 /**< CPU time of this thread for the present statement, ns */
-	char error[4096];	 /**< reason of the last error */
-	bool cancelled;		 /**< sql_session_cancel() was called, atomic */
+	/** CPU time of this thread for the present statement, without checks of batches, ns */
+	uint64_t cost;
+	char error[4096]; /**< reason of the last error */
+	bool cancelled;	  /**< sql_session_cancel() was called, atomic */
 };
 
 /**

@@ -20,6 +20,7 @@
 
 #include "sql/ipc_type.h"
 #include "sql/result_reader.h"
+#include "sql/thread_time.h"
 
 #define FRAMES 300
 
@@ -33,6 +34,24 @@ struct rig {
 	char warning[4096]; /* the last one */
 	unsigned int warnings;
 };
+
+static unsigned int nb_checks;	/* of batches */
+static uint64_t check_takes_ns; /* least CPU time of a check */
+
+int __real_arrow_reader_crc(const struct arrow_reader *r, size_t batch);
+int __wrap_arrow_reader_crc(const struct arrow_reader *r, size_t batch);
+
+/* Linked in place of arrow_reader_crc(). */
+int
+__wrap_arrow_reader_crc(const struct arrow_reader *r, size_t batch)
+{
+	const uint64_t begin = thread_time_ns();
+
+	__atomic_add_fetch(&nb_checks, 1, __ATOMIC_RELAXED);
+	while (thread_time_ns() - begin < check_takes_ns)
+		;
+	return __real_arrow_reader_crc(r, batch);
+}
 
 static void
 keep_warning(void *arg, const char *text)
@@ -1169,6 +1188,32 @@ test_statements_are_kept(void **state)
 	rig_close(&r);
 }
 
+/* The check of batches does not count as time of a statement, and is done once in a session. */
+static void
+test_checks_are_no_cost_of_a_statement(void **state)
+{
+	static const char sql[] = "SELECT frame, nnz FROM lyso_7.frames WHERE nnz > 5";
+	unsigned int first;
+	uint64_t batches;
+	size_t length;
+	struct rig r;
+
+	rig_open(&r, dir);
+	nb_checks = 0;
+	check_takes_ns = 2 * SQL_KEPT_NS;
+	free(read_rows(&r, sql, 0, &length, &batches));
+	first = nb_checks;
+	assert_true(length > 0 && first > 0);
+	assert_int_equal(sql_session_execute(&r.session, "SELECT 1 AS n", SQL_NATIVE), 0);
+	assert_int_equal(r.session.kept_list.nb, 1);
+	assert_string_equal(r.session.kept_list.entry[0].sql, sql);
+	free(read_rows(&r, sql, 0, &length, &batches));
+	assert_true(length > 0);
+	assert_int_equal(nb_checks, first);
+	check_takes_ns = 0;
+	rig_close(&r);
+}
+
 /* Bytes of a file that was truncated are not part of a result. */
 static void
 test_a_truncated_file_ends_a_deferred_query(void **state)
@@ -1495,6 +1540,7 @@ main(void)
 		cmocka_unit_test(test_explain_says_which_lists_are_deferred),
 		cmocka_unit_test(test_chunks_are_split_and_joined),
 		cmocka_unit_test(test_statements_are_kept),
+		cmocka_unit_test(test_checks_are_no_cost_of_a_statement),
 		cmocka_unit_test(test_a_truncated_file_ends_a_deferred_query),
 		cmocka_unit_test(test_wrong_handles_are_refused),
 		cmocka_unit_test(test_parts_of_a_body_are_those_of_the_whole),
