@@ -148,12 +148,13 @@ wait_for(struct chunk_pool *p, struct slot *s)
 }
 
 ssize_t
-chunk_pool_next(struct chunk_pool *p, const uint8_t **chunk)
+chunk_pool_next(struct chunk_pool *p, const uint8_t **chunk, struct scan_record **record)
 {
 	const size_t i = p->next++;
 	const struct selection_row *row = &p->e->images.image[p->first + i].image;
 	struct slot *s = &p->slot[i % p->nb_slots];
 
+	*record = NULL;
 	load(p, i + p->nb_slots < p->nb ? i + p->nb_slots : p->nb);
 	if (i == p->loaded)
 		return p->error;
@@ -162,6 +163,8 @@ chunk_pool_next(struct chunk_pool *p, const uint8_t **chunk)
 	else
 		make_chunk(p, i);
 	*chunk = s->chunk;
+	if (s->size >= 0 && s->chunk != s->image.packed)
+		*record = scan_record_ref(s->record);
 	if (s->size < 0)
 		snprintf(p->e->message, sizeof(p->e->message),
 			"%.512s: frame %" PRIu64 ": its image does not fit %u x %u pixels; export "

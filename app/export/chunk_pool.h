@@ -24,10 +24,13 @@ int chunk_pool_open(struct chunk_pool **pool, struct export *e, size_t first, si
 
 /**
  * Chunk of the next image.
- * @param chunk  out: valid until the next call
+ * @param chunk   out: valid until the next call, or as long as its batch
+ * @param record  out: a reference to the batch that the chunk is in, which the caller drops; NULL:
+ *                the chunk is not in a batch
  * @return bytes; -EBADMSG: e->message; errors of e->load
  */
-ssize_t chunk_pool_next(struct chunk_pool *pool, const uint8_t **chunk);
+ssize_t chunk_pool_next(
+	struct chunk_pool *pool, const uint8_t **chunk, struct scan_record **record);
 
 /** End the threads. */
 void chunk_pool_close(struct chunk_pool *pool);

@@ -10,8 +10,10 @@
 #include "chunk_pool.h"
 #include "data_file.h"
 #include "h5.h"
+#include "h5_driver.h"
 #include "image.h"
 #include "isolated.h"
+#include "scan/record.h"
 
 void
 data_file_path(const struct export *e, uint32_t number, char path[PATH_MAX])
@@ -283,10 +285,17 @@ data_file_put_frames(struct h5 *h, hid_t entry, const struct export *e, size_t f
 	free(frame);
 }
 
+static void
+drop_record(void *record)
+{
+	scan_record_drop(record);
+}
+
 int
 data_file_put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb, size_t at,
 	void (*progress)(uint64_t bytes))
 {
+	struct scan_record *record;
 	struct chunk_pool *pool;
 	const uint8_t *chunk;
 	ssize_t size;
@@ -302,13 +311,14 @@ data_file_put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, si
 			ret = -EINTR;
 			break;
 		}
-		size = chunk_pool_next(pool, &chunk);
+		size = chunk_pool_next(pool, &chunk, &record);
 		if (size < 0) {
 			ret = size;
 			break;
 		}
-		if (h5_check(h, "data", H5Dwrite_chunk(set, H5P_DEFAULT, 0, place, size, chunk)) <
-			0)
+		if (h5_check(h, "data",
+			    h5_driver_write_chunk(h->file, set, place, chunk, size,
+				    record != NULL ? drop_record : NULL, record)) < 0)
 			break;
 		progress(size);
 	}

@@ -18,6 +18,7 @@
 #include "escaped_text.h"
 #include "follow.h"
 #include "follow_run.h"
+#include "h5_driver.h"
 
 #define LIST_SECONDS  1
 #define RETRY_SECONDS 10 /* after an error; twice as long after each further one */
@@ -365,6 +366,20 @@ lock_directories(const struct options *o)
 	return 0;
 }
 
+/* Says once that images are written more slowly. */
+static void
+report_ring(void)
+{
+	static bool reported;
+	const int error = h5_driver_ring_error();
+
+	if (error < 0 && !reported)
+		(void)export_complain("notice: io_uring is not available: %s; writing one image at "
+				      "a time%s",
+			strerror(-error), "");
+	reported |= error < 0;
+}
+
 int
 follow(const struct options *o)
 {
@@ -394,6 +409,7 @@ follow(const struct options *o)
 		begin = now();
 		for (size_t i = 0; ret == 0 && i < f.nb && export_stopped() == 0; i++)
 			busy |= poll_group(&f, &f.group[i], last);
+		report_ring();
 		if (last && !busy)
 			break;
 		give_way(&f, now() - begin);

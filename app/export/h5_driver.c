@@ -3,16 +3,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "h5_driver.h"
 #include "io/direct_io.h"
+#include "io/write_queue.h"
 
 #if H5_VERSION_GE(1, 13, 0)
 #include <H5FDdevelop.h>
@@ -22,7 +23,23 @@
 #define COPY	    (UINT64_C(1) << 20)	 /* bytes that are copied at a time, if they must be */
 #define STREAM_MIN  (64 << 10)		 /* bytes of a write that is not small */
 #define ROOM	    (UINT64_C(64) << 20) /* that is allocated in the file at a time */
+#define DEPTH	    8			 /* chunks in flight: more were not faster */
 #define ADDRESS_MAX ((haddr_t)INT64_MAX)
+
+/* Memory that is lent to the driver. */
+struct loan {
+	const void *data;
+	void (*drop)(void *memory); /* NULL: none */
+	void *memory;
+};
+
+/* A write of a chunk. */
+struct chunk_write {
+	struct iovec part[2]; /* the last page of the chunk before, the whole pages of this one */
+	uint8_t *page;	      /* for that page */
+	struct loan loan;
+	bool busy;
+};
 
 struct file {
 	H5FD_t common; /* HDF5's part, which is first */
@@ -35,13 +52,19 @@ struct file {
 	 * the last bytes of a large write that do not fill a page, and zeros. They are not in the
 	 * file yet: they are written with the next page, or before anything else @{
 	 */
-	uint8_t *tail; /* a page; NULL: no large write yet */
+	uint8_t *tail; /* a page */
 	uint64_t tail_at, tail_size;
 	/* @} */
-	uint8_t *copy; /* COPY bytes, of data that are not at a page; NULL: not needed yet */
+	struct write_queue *queue; /* of `direct`; NULL: no large write yet */
+	struct chunk_write write[DEPTH];
+	bool is_stuck;	  /* io_uring does not tell any more which writes have ended */
+	uint8_t *pages;	  /* of the tail and of `write` */
+	struct loan loan; /* of the chunk that HDF5 writes now */
+	uint8_t *copy;	  /* COPY bytes, of data that are not at a page; NULL: not needed yet */
 };
 
 static hid_t driver = H5I_INVALID_HID;
+static int ring_error; /* -errno of the last ring that could not be made */
 
 static struct file *
 file_of(H5FD_t *common)
@@ -84,35 +107,6 @@ write_whole(int fd, const uint8_t *data, uint64_t size, uint64_t at)
 }
 
 /*
- * Writes whole pages. Some file systems accept O_DIRECT and then refuse the writes; so does any
- * after a short write that does not end at a page. @return 0; errno
- */
-static int
-write_pages(const struct file *f, struct iovec *part, int nb, uint64_t at)
-{
-	int fd = f->direct;
-	ssize_t n;
-
-	while (nb > 0) {
-		n = pwritev(fd, part, nb, (off_t)at);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EINVAL && fd != f->fd) {
-			fd = f->fd;
-			continue;
-		}
-		if (n <= 0)
-			return n < 0 ? errno : EIO;
-		at += n;
-		for (; nb > 0 && (size_t)n >= part->iov_len; part++, nb--)
-			n -= part->iov_len;
-		if (nb > 0)
-			*part = (struct iovec){(uint8_t *)part->iov_base + n, part->iov_len - n};
-	}
-	return 0;
-}
-
-/*
  * Keeps an error, so that all later writes fail: an index must not be written after chunks to which
  * it points were lost. @return errno of the first error; 0: none
  */
@@ -123,9 +117,44 @@ keep_error(struct file *f, int error)
 	return f->error;
 }
 
-/* Writes the tail, so that the file has all bytes. @return 0; errno */
+static void
+end_loan(struct loan *l)
+{
+	if (l->drop != NULL)
+		l->drop(l->memory);
+	*l = (struct loan){0};
+}
+
+/* Waits for a write. @return false: none is in flight */
+static bool
+wait_for_write(struct file *f)
+{
+	struct arrow_io_done done;
+	const int ret =
+		f->queue == NULL || f->is_stuck ? 0 : write_queue_reap(f->queue, true, &done);
+
+	if (ret < 0) {
+		/* the kernel may still read the memory, so it stays lent */
+		f->is_stuck = true;
+		(void)keep_error(f, -ret);
+	} else if (ret > 0) {
+		(void)keep_error(f, -done.error);
+		f->write[done.tag].busy = false;
+		end_loan(&f->write[done.tag].loan);
+	}
+	return ret > 0;
+}
+
+static void
+wait_for_writes(struct file *f)
+{
+	while (wait_for_write(f))
+		;
+}
+
+/* Writes the tail. @return 0; errno */
 static int
-drain(struct file *f)
+write_tail(struct file *f)
 {
 	const uint64_t size = f->tail_size;
 
@@ -135,16 +164,76 @@ drain(struct file *f)
 		: f->error;
 }
 
+/* Waits until the file has all bytes. @return 0; errno */
+static int
+drain(struct file *f)
+{
+	wait_for_writes(f);
+	return write_tail(f);
+}
+
+/* Gives back space that is allocated behind the end. @return 0; errno */
+static int
+give_back(struct file *f)
+{
+	wait_for_writes(f);
+	return ftruncate(f->fd, (off_t)f->eof) < 0 ? errno : 0;
+}
+
 /* Space that is allocated before it is written needs no allocation for each block. */
 static void
 allocate(struct file *f, uint64_t end)
 {
 	while (f->allocated < end) {
-		if (fallocate(f->fd, FALLOC_FL_KEEP_SIZE, (off_t)f->allocated, ROOM) != 0)
-			f->allocated = UINT64_MAX;
-		else
+		if (fallocate(f->fd, FALLOC_FL_KEEP_SIZE, (off_t)f->allocated, ROOM) == 0) {
 			f->allocated += ROOM;
+			continue;
+		}
+		/* a full disk: also a call that fails may have allocated some */
+		(void)give_back(f);
+		f->allocated = UINT64_MAX;
 	}
+}
+
+/* @return NULL: errno is kept */
+static struct chunk_write *
+free_write(struct file *f)
+{
+	do
+		for (unsigned int i = 0; i < DEPTH; i++)
+			if (!f->write[i].busy)
+				return &f->write[i];
+	while (wait_for_write(f));
+	return NULL;
+}
+
+/* Starts to write whole pages, and the tail if they are behind it. @return 0; errno */
+static int
+write_pages(struct file *f, uint64_t at, const uint8_t *data, uint64_t size, bool with_tail)
+{
+	struct chunk_write *w = free_write(f);
+	unsigned int nb = 0;
+
+	if (w == NULL)
+		return f->error;
+	if (with_tail) {
+		at = f->tail_at;
+		w->part[nb++] = (struct iovec){f->tail, PAGE};
+		f->tail = w->page;
+		w->page = w->part[0].iov_base;
+	}
+	w->part[nb++] = (struct iovec){(void *)(uintptr_t)data, size};
+	w->busy = true;
+	if (f->loan.data == data) {
+		w->loan = f->loan;
+		f->loan = (struct loan){0};
+	}
+	/* it has a place: there are no more writes than DEPTH */
+	(void)write_queue_write(f->queue, w->part, nb, at, w - f->write);
+	/* memory that is not lent is the caller's again */
+	if (w->loan.drop == NULL)
+		wait_for_writes(f);
+	return f->error;
 }
 
 /*
@@ -156,32 +245,18 @@ write_in_place(struct file *f, uint64_t at, const uint8_t *data, uint64_t size)
 {
 	const uint64_t whole = size - size % PAGE, end = f->tail_at + f->tail_size;
 	const bool follows = f->tail_size > 0 && f->eof == end && at == f->tail_at + PAGE;
-	struct iovec part[2];
-	int nb = 0, ret = 0;
+	int ret = 0;
 
-	if (follows && whole > 0)
-		part[nb++] = (struct iovec){f->tail, PAGE};
-	else
-		ret = drain(f);
-	if (whole > 0)
-		part[nb++] = (struct iovec){(void *)(uintptr_t)data, whole};
-	if (ret == 0)
-		ret = keep_error(f, write_pages(f, part, nb, nb == 2 ? f->tail_at : at));
+	if (!follows || whole == 0)
+		ret = write_tail(f);
+	if (ret == 0 && whole > 0)
+		ret = write_pages(f, at, data, whole, follows);
 	f->tail_at = at + whole;
 	f->tail_size = size - whole;
 	memcpy(f->tail, data + whole, f->tail_size);
 	memset(f->tail + f->tail_size, 0, PAGE - f->tail_size);
 	f->eof = at + size > f->eof ? at + size : f->eof;
 	return ret;
-}
-
-/* @return false: out of memory */
-static bool
-get_pages(uint8_t **pages, uint64_t size)
-{
-	if (*pages == NULL)
-		*pages = aligned_alloc(PAGE, size);
-	return *pages != NULL;
 }
 
 /* Writes a chunk with O_DIRECT. @return 0; errno */
@@ -202,14 +277,41 @@ write_large(struct file *f, uint64_t at, const uint8_t *data, uint64_t size)
 	return ret;
 }
 
+/* @return false: out of memory */
+static bool
+get_pages(uint8_t **pages, uint64_t size)
+{
+	if (*pages == NULL)
+		*pages = aligned_alloc(PAGE, size);
+	return *pages != NULL;
+}
+
+/* @return false: out of memory */
+static bool
+get_queue(struct file *f)
+{
+	int ret;
+
+	if (f->queue != NULL)
+		return true;
+	if (!get_pages(&f->pages, (DEPTH + 1) * PAGE) ||
+		write_queue_open(&f->queue, f->direct, DEPTH) < 0)
+		return false;
+	ret = write_queue_use_ring(f->queue);
+	ring_error = ret < 0 ? ret : ring_error;
+	f->tail = f->pages;
+	for (unsigned int i = 0; i < DEPTH; i++)
+		f->write[i].page = f->pages + (i + 1) * PAGE;
+	return true;
+}
+
 /* Whether a write is one for write_large(). */
 static bool
 is_large(struct file *f, H5FD_mem_t type, uint64_t at, const void *data, uint64_t size)
 {
 	/* an index may be as large as a chunk; it is written at once */
 	return type == H5FD_MEM_DRAW && size >= STREAM_MIN && at % PAGE == 0 && f->direct >= 0 &&
-		get_pages(&f->tail, PAGE) &&
-		((uintptr_t)data % PAGE == 0 || get_pages(&f->copy, COPY));
+		get_queue(f) && ((uintptr_t)data % PAGE == 0 || get_pages(&f->copy, COPY));
 }
 
 static int
@@ -253,16 +355,17 @@ static herr_t
 driver_close(H5FD_t *common)
 {
 	struct file *f = file_of(common);
-	int ret = drain(f);
+	int ret = drain(f), error = f->allocated > 0 ? give_back(f) : 0;
 
-	/* the space that was allocated behind the end */
-	if (f->allocated > 0 && ftruncate(f->fd, (off_t)f->eof) < 0)
-		ret = ret != 0 ? ret : errno;
+	ret = ret != 0 ? ret : error;
+	if (f->queue != NULL)
+		write_queue_close(f->queue);
 	if (f->direct >= 0)
 		close(f->direct);
 	if (close(f->fd) < 0)
 		ret = ret != 0 ? ret : errno;
-	free(f->tail);
+	if (!f->is_stuck)
+		free(f->pages);
 	free(f->copy);
 	free(f);
 	return ret != 0 ? fail("cannot close the file", ret) : 0;
@@ -320,8 +423,8 @@ static herr_t
 driver_read(H5FD_t *common, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t size, void *data)
 {
 	struct file *f = file_of(common);
+	const int ret = drain(f);
 	int64_t n;
-	const int ret = at < f->tail_at + f->tail_size && f->tail_at < at + size ? drain(f) : 0;
 
 	if (ret != 0)
 		return fail("cannot write the file", ret);
@@ -413,4 +516,32 @@ h5_driver_use(hid_t access)
 	return driver < 0 || H5Pset_alignment(access, STREAM_MIN, PAGE) < 0
 		? -1
 		: H5Pset_driver(access, driver, NULL);
+}
+
+herr_t
+h5_driver_write_chunk(hid_t file, hid_t set, const hsize_t *place, const void *chunk, size_t size,
+	void (*drop)(void *memory), void *memory)
+{
+	struct loan loan = {chunk, drop, memory};
+	void *handle = NULL;
+	struct file *f;
+	herr_t ret;
+
+	/* driver_get_handle() */
+	if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) < 0) {
+		end_loan(&loan);
+		return -1;
+	}
+	f = (struct file *)((uint8_t *)handle - offsetof(struct file, fd));
+	f->loan = loan;
+	ret = H5Dwrite_chunk(set, H5P_DEFAULT, 0, place, size, chunk);
+	/* unless a write has it */
+	end_loan(&f->loan);
+	return ret;
+}
+
+int
+h5_driver_ring_error(void)
+{
+	return ring_error;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Files written by the driver of HDF5, read by HDF5's own: whole after each flush, also if writes
- * are short, interrupted, refused with O_DIRECT, or if the disk is full at any one of them.
+ * are short, interrupted, cancelled, refused with O_DIRECT, or if the disk is full at any one of
+ * them; with io_uring, and where it is not permitted.
  */
 
 #include <dirent.h>
@@ -21,6 +22,8 @@
 #include <cmocka.h>
 
 #include "h5.h"
+#include "h5_driver.h"
+#include "io/ring_faults.h"
 
 #define CHUNKS	   16
 #define CHUNK_MAX  (UINT32_C(1) << 20)
@@ -33,6 +36,7 @@
 enum mode {
 	WHOLE,
 	SHORT,
+	CANCEL,
 	REFUSE_OPEN,
 	REFUSE_WRITE,
 	FULL
@@ -45,7 +49,10 @@ static enum mode mode;
 static unsigned int fail_at;		   /* FULL: the only write that fails, from 1 */
 static unsigned int writes, direct_writes; /* of all writes */
 static unsigned int writes_in_place;	   /* that include pages of `pattern` */
+static unsigned int fallocate_error;
 static size_t largest_buffered;
+static uint8_t lent[CHUNKS * CHUNK_MAX] __attribute__((aligned(4096))); /* copies of chunks */
+static unsigned int dropped[CHUNKS]; /* times that the copy was given back */
 
 int __real_open64(const char *path, int flags, ...);
 int __wrap_open64(const char *path, int flags, ...);
@@ -53,6 +60,8 @@ ssize_t __real_pwrite64(int fd, const void *data, size_t size, off_t at);
 ssize_t __wrap_pwrite64(int fd, const void *data, size_t size, off_t at);
 ssize_t __real_pwritev64(int fd, const struct iovec *part, int nb, off_t at);
 ssize_t __wrap_pwritev64(int fd, const struct iovec *part, int nb, off_t at);
+int __real_fallocate64(int fd, int how, off_t at, off_t size);
+int __wrap_fallocate64(int fd, int how, off_t at, off_t size);
 
 /* HDF5 does not free its buffer of metadata, 256 KiB, if it cannot write it when a file closes. */
 const char *__lsan_default_suppressions(void);
@@ -88,8 +97,8 @@ count(int fd, const void *data, size_t size)
 	const unsigned int number = ++writes;
 
 	direct_writes += is_direct;
-	if (is_direct && (const uint8_t *)data >= pattern &&
-		(const uint8_t *)data < pattern + sizeof(pattern))
+	if (is_direct && (const uint8_t *)data >= lent &&
+		(const uint8_t *)data < lent + sizeof(lent))
 		writes_in_place++;
 	if (!is_direct && size > largest_buffered)
 		largest_buffered = size;
@@ -98,6 +107,29 @@ count(int fd, const void *data, size_t size)
 	if (mode == REFUSE_WRITE && is_direct)
 		return EINVAL;
 	return mode == FULL && number == fail_at ? ENOSPC : 0;
+}
+
+/* The same faults of writes through io_uring. */
+static int
+ring_write(int fd, const struct iovec *part, unsigned int nb)
+{
+	const int error = count(fd, part[nb - 1].iov_base, part[nb - 1].iov_len);
+
+	if (mode == CANCEL)
+		return writes % 3 == 0 ? 0 : -ECANCELED;
+	return error != 0 ? -error : mode == SHORT ? RING_FIRST_HALF : 0;
+}
+
+/* A file system may allocate a part of the space before it finds that the disk is full. */
+int
+__wrap_fallocate64(int fd, int how, off_t at, off_t size)
+{
+	const int ret = __real_fallocate64(fd, how, at, size);
+
+	if (fallocate_error == 0)
+		return ret;
+	errno = fallocate_error;
+	return -1;
 }
 
 ssize_t
@@ -211,24 +243,55 @@ make_groups(struct h5 *h)
 	}
 }
 
+static void
+drop(void *memory)
+{
+	const unsigned int i = ((uint8_t *)memory - lent) / CHUNK_MAX;
+
+	/* it may be used again: a later write from it is wrong */
+	memset(memory, 0xee, CHUNK_MAX);
+	dropped[i]++;
+}
+
+/*
+ * Writes a chunk. Every fourth one is not lent: its memory is changed as soon as the call returns.
+ * Some are not at a page.
+ */
+static void
+put_chunk(struct h5 *h, hid_t set, unsigned int i)
+{
+	const hsize_t place[] = {i, 0, 0};
+	uint8_t *const memory = lent + (size_t)i * CHUNK_MAX;
+	const uint8_t *chunk;
+	const size_t size = get_chunk(i, &chunk);
+	const size_t shift = (uintptr_t)chunk % 4096 != 0 && size < CHUNK_MAX ? 8 : 0;
+
+	memcpy(memory + shift, chunk, size);
+	h5_check(h, "data",
+		h5_driver_write_chunk(h->file, set, place, memory + shift, size,
+			i % 4 == 1 ? NULL : drop, memory));
+	if (i % 4 == 1)
+		drop(memory);
+}
+
 /* Writes a file, and checks a copy after each flush. @return chunks that were flushed; or -EIO */
 static int
 write_file(struct h5 *h, const char *path, unsigned int *flushed, bool check)
 {
-	const uint8_t *chunk;
+	unsigned int lent_chunks = 0;
 	char copy[64];
 	hid_t set;
+	int ret;
 
+	memset(dropped, 0, sizeof(dropped));
 	snprintf(copy, sizeof(copy), "%s/copy.h5", dir);
 	*flushed = writes = direct_writes = writes_in_place = 0;
 	largest_buffered = 0;
 	h5_create_growing(h, path, INDEX);
 	set = h->failed ? -1 : create_chunks(h);
 	for (unsigned int i = 0; !h->failed && i < CHUNKS; i++) {
-		const hsize_t place[] = {i, 0, 0};
-		const size_t size = get_chunk(i, &chunk);
-
-		h5_check(h, "data", H5Dwrite_chunk(set, H5P_DEFAULT, 0, place, size, chunk));
+		put_chunk(h, set, i);
+		lent_chunks = i + 1;
 		if (i == FLUSH + 1)
 			make_groups(h);
 		if ((i + 1) % FLUSH != 0)
@@ -241,7 +304,10 @@ write_file(struct h5 *h, const char *path, unsigned int *flushed, bool check)
 		}
 	}
 	h5_release(set);
-	return h5_close(h);
+	ret = h5_close(h);
+	for (unsigned int i = 0; i < lent_chunks; i++)
+		assert_int_equal(dropped[i], 1);
+	return ret;
 }
 
 static void
@@ -269,6 +335,57 @@ test_a_flushed_file_is_whole(void **state)
 	/* chunks that are not at a page are copied */
 	assert_true(writes_in_place >= CHUNKS / 2);
 	assert_true(direct_writes > writes_in_place);
+}
+
+/* Nothing is written before the driver waits for it: an index must not be written before. */
+static void
+test_chunks_are_in_the_file_before_their_index(void **state)
+{
+	if (ring_refusal == 0)
+		ring_is_held = true;
+	write_and_check(WHOLE);
+	ring_is_held = false;
+}
+
+static void
+test_cancelled_writes_are_repeated(void **state)
+{
+	write_and_check(CANCEL);
+}
+
+static void
+test_rejected_writes_are_made_at_once(void **state)
+{
+	ring_rejection = EAGAIN;
+	write_and_check(WHOLE);
+	ring_rejection = 0;
+}
+
+/* The space that was allocated is given back at once: other files need it. */
+static void
+test_a_full_disk_has_no_allocated_space(void **state)
+{
+	unsigned int flushed;
+	char path[64];
+	struct stat st;
+	struct h5 h;
+	hid_t set;
+
+	snprintf(path, sizeof(path), "%s/a.h5", dir);
+	mode = WHOLE;
+	fallocate_error = ENOSPC;
+	h5_create_growing(&h, path, INDEX);
+	set = create_chunks(&h);
+	memset(dropped, 0, sizeof(dropped));
+	put_chunk(&h, set, 0);
+	h5_check(&h, "flush", H5Fflush(h.file, H5F_SCOPE_LOCAL));
+	assert_false(h.failed);
+	assert_int_equal(stat(path, &st), 0);
+	assert_true((uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size + (1 << 20));
+	h5_release(set);
+	assert_int_equal(h5_close(&h), 0);
+	assert_int_equal(write_file(&h, path, &flushed, true), 0);
+	fallocate_error = 0;
 }
 
 static void
@@ -360,17 +477,31 @@ remove_dir(void **state)
 	return rmdir(dir);
 }
 
-int
-main(void)
+static int
+run_driver_tests(const char *name)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_flushed_file_is_whole),
+		cmocka_unit_test(test_chunks_are_in_the_file_before_their_index),
 		cmocka_unit_test(test_an_index_is_written_at_once),
 		cmocka_unit_test(test_short_and_interrupted_writes_continue),
+		cmocka_unit_test(test_cancelled_writes_are_repeated),
+		cmocka_unit_test(test_rejected_writes_are_made_at_once),
 		cmocka_unit_test(test_without_direct_files_are_written),
 		cmocka_unit_test(test_refused_direct_writes_are_repeated),
+		cmocka_unit_test(test_a_full_disk_has_no_allocated_space),
 		cmocka_unit_test(test_a_full_disk_loses_no_flushed_chunk),
 	};
 
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return cmocka_run_group_tests_name(name, tests, make_dir, remove_dir);
+}
+
+int
+main(void)
+{
+	int failed = run_driver_tests("io_uring");
+
+	ring_refusal = EPERM;
+	strcpy(strrchr(dir, '.'), ".XXXXXX");
+	return failed + run_driver_tests("without io_uring");
 }
