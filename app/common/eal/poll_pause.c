@@ -8,7 +8,8 @@
 #define TIMER_SLACK_NS 1000 /* the default is longer than the sleep */
 
 /* A sleep is at most this part of the time waited so far, and at least POLL_PAUSE_SHORT_US. */
-#define PART_OF_WAIT 64
+#define PART_OF_WAIT  64
+#define PART_OF_LATER 4 /* the same with POLL_LATER, and at least POLL_PAUSE_LONG_US */
 
 static uint64_t
 now_us(void)
@@ -62,12 +63,20 @@ sleep_until(struct poll_pause *p, uint64_t us)
 	poll_forget(p);
 }
 
+/* A part of the time waited so far, within limits; us. */
+static uint64_t
+part_of(uint64_t waited, uint64_t part, uint64_t least, uint64_t most)
+{
+	const uint64_t length = waited / part;
+
+	return length < least ? least : length < most ? length : most;
+}
+
 /* @return length of the sleep, us; 0: the loop polls on */
 static uint64_t
 sleep_length(const struct poll_pause *p, enum poll_expect expected, uint64_t now)
 {
 	const uint64_t waited = now - p->since;
-	uint64_t length;
 
 	switch (expected) {
 	case POLL_SHARED:
@@ -77,10 +86,11 @@ sleep_length(const struct poll_pause *p, enum poll_expect expected, uint64_t now
 		if (waited < POLL_PAUSE_SPIN_US &&
 			(p->idle <= POLL_PAUSE_TURNS || now >= p->shared_until))
 			return 0;
-		length = waited / PART_OF_WAIT;
-		return length < POLL_PAUSE_SHORT_US  ? POLL_PAUSE_SHORT_US
-			: length < POLL_PAUSE_MAX_US ? length
-						     : POLL_PAUSE_MAX_US;
+		return part_of(waited, PART_OF_WAIT, POLL_PAUSE_SHORT_US, POLL_PAUSE_MAX_US);
+	case POLL_LATER:
+		return waited < POLL_PAUSE_LINGER_US
+			? 0
+			: part_of(waited, PART_OF_LATER, POLL_PAUSE_LONG_US, POLL_PAUSE_LATER_US);
 	case POLL_NOTHING:
 		break;
 	}

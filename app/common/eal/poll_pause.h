@@ -12,6 +12,8 @@
  * nothing            sleeps of POLL_PAUSE_LONG_US, after POLL_PAUSE_LINGER_US
  * packets            sleeps of POLL_PAUSE_SHORT_US, after POLL_PAUSE_SPIN_US. Their length grows
  *                    with the time that the loop has waited
+ * later packets      sleeps that grow faster, from POLL_PAUSE_LONG_US to POLL_PAUSE_LATER_US, after
+ *                    POLL_PAUSE_LINGER_US: nobody waits for what they bring
  * a thread           as packets. If the thread may run on the CPU of the loop: the loop sleeps at
  *                    once, for POLL_PAUSE_MAX_US, because each timer takes time from the thread;
  *                    poll_wake() ends the sleep
@@ -31,7 +33,8 @@
 #define POLL_PAUSE_SHORT_US  20	    /**< first sleep while packets are expected */
 #define POLL_PAUSE_LONG_US   50	    /**< sleep while nothing is expected */
 #define POLL_PAUSE_YIELD_US  200    /**< longest sleep of poll_yield() */
-#define POLL_PAUSE_MAX_US    1000   /**< longest sleep */
+#define POLL_PAUSE_MAX_US    1000   /**< longest sleep if somebody waits */
+#define POLL_PAUSE_LATER_US  20000  /**< longest sleep if nobody waits */
 #define POLL_PAUSE_LINGER_US 100    /**< time after work, if nothing is expected */
 #define POLL_PAUSE_SPIN_US   5000   /**< time after work, if something is expected */
 #define POLL_PAUSE_TURNS     8	    /**< turns without work, if the CPU is shared */
@@ -42,8 +45,10 @@
 enum poll_expect {
 	POLL_NOTHING, /**< work may come at any time, or never */
 	POLL_PACKETS, /**< a peer answers */
-	POLL_THREAD,  /**< another thread works, and calls poll_wake() when it needs the loop */
-	POLL_SHARED,  /**< as POLL_THREAD, and it may run on the CPU of the loop */
+	/** a peer may send, and nobody waits for it: who begins to wait calls poll_wake() */
+	POLL_LATER,
+	POLL_THREAD, /**< another thread works, and calls poll_wake() when it needs the loop */
+	POLL_SHARED, /**< as POLL_THREAD, and it may run on the CPU of the loop */
 };
 
 /** State of a loop, of its thread; only poll_wake() is called by others. */

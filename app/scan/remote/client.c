@@ -93,7 +93,7 @@ struct scan_client {
 	enum state state;
 	bool closing;
 	bool waiting; /* a caller, for a change */
-	int cpu;      /* of this caller */
+	int cpu;      /* of this caller, when it began to wait */
 	int error;    /* why the connection is down: negative errno */
 	bool idle;    /* it is down because there was no query for long */
 	enum scan_reason
@@ -155,12 +155,17 @@ struct held_slot {
 static void
 wait_changed(struct scan_client *c)
 {
+	const int cpu = sched_getcpu();
+
 	c->waiting = true;
-	c->cpu = sched_getcpu();
+	c->cpu = cpu;
 	pthread_mutex_unlock(&c->lock);
 	poll_wake(&c->pause);
 	while (sem_wait(&c->ready) < 0)
 		; /* a signal */
+	/* the service thread may have given up a CPU that this thread has left meanwhile */
+	if (sched_getcpu() != cpu)
+		poll_wake(&c->pause);
 	pthread_mutex_lock(&c->lock);
 }
 
@@ -762,15 +767,16 @@ end_connecting(struct scan_client *c)
 		go_down(c, -ECANCELED, "57014", "the connection was given up", "");
 }
 
-static bool
-is_querying(struct scan_client *c)
+/* What the next turn may find. Callers that begin to wait, or want something, wake the thread. */
+static enum poll_expect
+expected(struct scan_client *c)
 {
-	bool querying;
+	bool waiting;
 
 	pthread_mutex_lock(&c->lock);
-	querying = c->querying;
+	waiting = c->waiting;
 	pthread_mutex_unlock(&c->lock);
-	return querying;
+	return waiting ? POLL_PACKETS : POLL_LATER;
 }
 
 static void *
@@ -792,8 +798,7 @@ service_main(void *arg)
 			if (c->yield)
 				poll_yield(&c->pause);
 			else
-				poll_pause(&c->pause, busy,
-					!busy && is_querying(c) ? POLL_PACKETS : POLL_NOTHING);
+				poll_pause(&c->pause, busy, busy ? POLL_NOTHING : expected(c));
 			c->yield = false;
 		}
 		if (state_of(c) == UP || c->over != SCAN_REASON_NONE)
@@ -1511,8 +1516,8 @@ scan_client_query(struct scan_client *c, const char *sql, enum scan_form form,
 	}
 	/*
 	 * The service thread is not woken before the caller waits: it would take the CPU of a
-	 * caller that has something to do, and then poll for the answer. It looks for queries
-	 * after each pause, too.
+	 * caller that has something to do, and then poll for the answer. If the caller does not
+	 * wait, it finds the query after its pause, of POLL_PAUSE_LATER_US at most.
 	 */
 	pthread_mutex_unlock(&c->lock);
 	if (down) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A polling loop that gives its CPU to a thread that it has woken. */
+/* A polling loop that pauses, and that gives its CPU to a thread that it has woken. */
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,37 @@
 #include "eal/poll_pause.h"
 
 #define TRIES 50 /* other programs may have the CPU */
+
+static uint64_t simulated_us; /* time; 0: it is not simulated */
+static unsigned int nb_sleeps;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+int __real_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *t);
+int __wrap_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *t);
+
+int
+__wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+	if (simulated_us == 0)
+		return __real_clock_gettime(clock, t);
+	/* a turn of a loop */
+	simulated_us += 1;
+	*t = (struct timespec){.tv_sec = (time_t)(simulated_us / 1000000),
+		.tv_nsec = (long)(simulated_us % 1000000 * 1000)};
+	return 0;
+}
+
+int
+__wrap_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *t)
+{
+	if (simulated_us == 0)
+		return __real_sem_clockwait(sem, clock, t);
+	simulated_us = (uint64_t)t->tv_sec * 1000000 + (uint64_t)t->tv_nsec / 1000;
+	nb_sleeps++;
+	errno = ETIMEDOUT;
+	return -1;
+}
 
 static uint64_t
 now_us(void)
@@ -66,12 +98,40 @@ forgotten(void **state)
 	assert_true(yield(true, true, false) >= POLL_PAUSE_YIELD_US);
 }
 
+/* @return number of sleeps of a loop that has no work for a time */
+static unsigned int
+sleeps(enum poll_expect expected, uint64_t us)
+{
+	struct poll_pause p;
+
+	nb_sleeps = 0;
+	simulated_us = 1000000;
+	poll_pause_init(&p);
+	while (simulated_us < 1000000 + us)
+		poll_pause(&p, false, expected);
+	poll_pause_destroy(&p);
+	simulated_us = 0;
+	return nb_sleeps;
+}
+
+/* A loop that nobody waits for wakes up some 50 times a second, after half a second at most. */
+static void
+later(void **state)
+{
+	assert_in_range(sleeps(POLL_LATER, 500000), 20, 60);
+	assert_in_range(sleeps(POLL_LATER, 10500000) - sleeps(POLL_LATER, 500000), 490, 510);
+	/* it is soon awake for packets that follow others */
+	assert_int_equal(sleeps(POLL_LATER, POLL_PAUSE_LINGER_US), 0);
+	assert_in_range(sleeps(POLL_PACKETS, 10000000), 9000, 12000);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(thread_was_faster),
 		cmocka_unit_test(forgotten),
+		cmocka_unit_test(later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,6 +26,7 @@
 
 #include "../roce/ring_port.h"
 #include "adbc/pipe.h"
+#include "eal/poll_pause.h"
 #include "query.h"
 #include "remote/client.h"
 #include "remote/proof.h"
@@ -48,6 +50,8 @@ enum deed {
 	/* the same at the second query, when it is cancelled if the job is interrupted; other
 	 * queries are errors */
 	DEED_IDLE_ONCE,
+	/* it sends the beginning of a result. The next query is answered by an error */
+	DEED_UNREAD,
 	DEED_NEW_REASON, /* it ends the connection for a reason of a later version */
 	DEED_ENDLESS,	 /* a type that the client does not support; a cancel has no effect */
 	DEED_DEAF,	 /* the same; then it sends, and takes no message any more */
@@ -70,6 +74,7 @@ struct server {
 	unsigned int slots; /* that were returned */
 	enum scan_reason refused;
 	bool deaf;
+	unsigned int alive;   /* messages of the client that it is alive */
 	unsigned int unheard; /* messages that were sent meanwhile */
 	uint64_t sent_at;     /* ms */
 };
@@ -81,7 +86,10 @@ struct job {
 	bool interrupt; /* the user does, when the query has been sent */
 	bool done;	/* atomic */
 	int open, query, schema, again, schema_again;
-	unsigned int freed; /* parts, before the stream was released */
+	unsigned int freed;		 /* parts, before the stream was released */
+	unsigned int sleeps;		 /* of the service thread, in about a second */
+	bool migrating;			 /* the caller has another CPU each time that it asks */
+	unsigned int waits, wakes, cpus; /* calls of the caller's thread */
 	bool idle;
 	char state[SCAN_SQLSTATE + 1];
 	char text[SCAN_ERROR_TEXT], text_again[SCAN_ERROR_TEXT];
@@ -186,6 +194,7 @@ answer_query(uint32_t cursor)
 {
 	const uint32_t rkey = rdma_mr_rkey(mr);
 	const uint64_t addr = (uintptr_t)memory;
+	const struct scan_record first = {.kind = SCAN_METADATA, .length = 8, .total = 16};
 	unsigned int i;
 
 	scan_msg_begin(&data, SCAN_DATA, sizeof(data.m), 0);
@@ -203,6 +212,12 @@ answer_query(uint32_t cursor)
 		break;
 	case DEED_WRONG_KEY:
 		put_part(&data.m, SCAN_PULLED, 64, addr, rkey ^ 0x5a5a5a);
+		break;
+	case DEED_UNREAD:
+		if (cursor == 2)
+			put_error(&data.m, "second");
+		else
+			assert_true(scan_record_put(&data.m, &first, "a schema"));
 		break;
 	case DEED_WRITTEN:
 		assert_int_equal(xfer_qp_write(&server.link, 0, NULL, 0, 0, 0, &cursor), 0);
@@ -265,10 +280,13 @@ on_message(void *arg, const void *message, uint32_t size)
 		server.queries++;
 		nb_queries++;
 		answer_query(((const struct scan_query *)message)->cursor);
-	} else if (m->type == SCAN_CANCEL && job.deed == DEED_UNSUPPORTED) {
+	} else if (m->type == SCAN_CANCEL &&
+		(job.deed == DEED_UNSUPPORTED || job.deed == DEED_UNREAD)) {
 		answer_unsupported(((const struct scan_cancel *)message)->cursor, true);
 	} else if (m->type == SCAN_CANCEL && job.deed == DEED_IDLE_ONCE) {
 		refuse(SCAN_REASON_IDLE);
+	} else if (m->type == SCAN_ALIVE) {
+		__atomic_add_fetch(&server.alive, 1, __ATOMIC_RELAXED);
 	} else if (m->type == SCAN_CREDIT) {
 		server.slots += ((const struct scan_credit *)message)->nb;
 	} else if (m->type == SCAN_REFUSE) {
@@ -439,6 +457,59 @@ run_session(const struct scan_client_config *config)
 	close(old[1]);
 }
 
+/* Calls that are linked in place of others. */
+static unsigned int nb_sleeps; /* of service threads; atomic */
+static __thread bool is_caller;
+static __thread unsigned int nb_waits, nb_wakes, nb_cpus; /* of this thread */
+
+int __real_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *t);
+int __wrap_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *t);
+int __real_sem_wait(sem_t *sem);
+int __wrap_sem_wait(sem_t *sem);
+int __wrap_sched_getcpu(void);
+void __real_poll_wake(struct poll_pause *p);
+void __wrap_poll_wake(struct poll_pause *p);
+
+int
+__wrap_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *t)
+{
+	__atomic_add_fetch(&nb_sleeps, 1, __ATOMIC_RELAXED);
+	return __real_sem_clockwait(sem, clock, t);
+}
+
+int
+__wrap_sem_wait(sem_t *sem)
+{
+	nb_waits++;
+	return __real_sem_wait(sem);
+}
+
+int
+__wrap_sched_getcpu(void)
+{
+	nb_cpus++;
+	return is_caller && job.migrating ? (int)(nb_cpus % 2) : 0;
+}
+
+void
+__wrap_poll_wake(struct poll_pause *p)
+{
+	nb_wakes++;
+	__real_poll_wake(p);
+}
+
+/* Read nothing of a result until the client has said that it is alive. */
+static void
+leave_unread(void)
+{
+	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
+	const unsigned int before = __atomic_load_n(&nb_sleeps, __ATOMIC_RELAXED);
+
+	while (__atomic_load_n(&server.alive, __ATOMIC_RELAXED) == 0 && xfer_qp_clock() < until)
+		usleep(1000);
+	job.sleeps = __atomic_load_n(&nb_sleeps, __ATOMIC_RELAXED) - before;
+}
+
 static void
 run_client(const struct scan_client_config *config)
 {
@@ -452,7 +523,10 @@ run_client(const struct scan_client_config *config)
 	job.open = scan_client_open(&c, config, &error);
 	if (job.open == 0) {
 		job.query = scan_client_query(c, "SELECT 1", SCAN_NATIVE, &stream);
-		job.schema = stream.get_schema(&stream, &schema);
+		if (job.deed == DEED_UNREAD)
+			leave_unread();
+		else
+			job.schema = stream.get_schema(&stream, &schema);
 		text = stream.get_last_error(&stream);
 		snprintf(job.text, sizeof(job.text), "%s", text != NULL ? text : "");
 		snprintf(job.state, sizeof(job.state), "%s", scan_client_sqlstate(c));
@@ -492,10 +566,14 @@ client_main(void *arg)
 		.pull = job.pull,
 	};
 
+	is_caller = true;
 	if (job.deed == DEED_IDLE_ONCE)
 		run_session(&config);
 	else
 		run_client(&config);
+	job.waits = nb_waits;
+	job.wakes = nb_wakes;
+	job.cpus = nb_cpus;
 	__atomic_store_n(&job.done, true, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -717,6 +795,38 @@ deaf(void **state)
 	assert_int_equal(job.again, -EPIPE);
 }
 
+/* A query that nobody reads leaves the CPU to others: the service thread wakes up rarely. */
+static void
+unread(void **state)
+{
+	run(DEED_UNREAD, false);
+	assert_int_equal(server.alive, 1);
+	assert_in_range(job.sleeps, 1, 250);
+	assert_int_equal(job.again, 0);
+	assert_int_equal(job.schema_again, EINVAL);
+}
+
+/*
+ * The service thread gives its CPU to a caller that it wakes on the same CPU. A caller that wakes
+ * up on another one wakes it again, which has nothing to wait for.
+ */
+static void
+migrated(void **state)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		job = (struct job){.deed = DEED_UNSUPPORTED, .migrating = i == 1};
+		run_job();
+		assert_int_equal(job.schema_again, EINVAL);
+		/* before each wait and behind it */
+		assert_int_equal(job.cpus, 2 * job.waits);
+		assert_true(job.waits > 2);
+		if (i == 1)
+			assert_true(job.wakes >= 2 * job.waits);
+	}
+}
+
 /* ---- main ------------------------------------------------------------------------------------ */
 
 static int
@@ -786,6 +896,8 @@ main(void)
 		cmocka_unit_test(new_reason),
 		cmocka_unit_test(endless),
 		cmocka_unit_test(deaf),
+		cmocka_unit_test(unread),
+		cmocka_unit_test(migrated),
 	};
 
 	/* SIGINT is for the threads that wait for it */
