@@ -215,6 +215,9 @@ table_free(struct table *t)
 	struct column_set *set;
 	unsigned int i;
 
+	/* of a batch that was not emitted: the memory of batch_place is not the builder's */
+	if (t->placed)
+		t->set->region[t->lead] = t->own;
 	for (set = t->sets; set < t->sets + t->nb_sets; set++) {
 		for (i = 0; set->region != NULL && i < t->template.nb_buffers; i++)
 			batch_region_free(&set->region[i]);

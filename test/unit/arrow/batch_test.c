@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -463,6 +464,42 @@ placed(void **state)
 	free(expected);
 }
 
+/* A builder that is destroyed with a batch that was not emitted leaves its place as it is. */
+static void
+placed_and_destroyed(void **state)
+{
+	unsigned char resident[PLACE_BYTES / 4096];
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	struct arrow_tables t;
+	struct sample s;
+
+	assert_int_equal(sysconf(_SC_PAGESIZE), 4096);
+	memset(&place, 0, sizeof(place));
+	place.memory =
+		mmap(NULL, PLACE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(place.memory != MAP_FAILED);
+	sample_init(&s, 17, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	c = sample_builder_config(&s, &t);
+	c.byte_limit = 3 << 20;
+	c.emit = place_emit;
+	c.place = place_next;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	while (!place.open) {
+		sample_next(&s, 1, 6);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	batch_builder_destroy(b);
+	assert_true(place.open);
+	/* ENOMEM: a part is not mapped */
+	assert_int_equal(mincore(place.memory, PLACE_BYTES, resident), 0);
+	munmap(place.memory, PLACE_BYTES);
+	free(place.bytes);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
 /* Output slots that batches may refer to, and what a builder made of them. */
 #define SLOTS 40
 
@@ -811,6 +848,7 @@ main(void)
 		cmocka_unit_test(images_before_rows),
 		cmocka_unit_test(lasting),
 		cmocka_unit_test(placed),
+		cmocka_unit_test(placed_and_destroyed),
 		cmocka_unit_test(references),
 		cmocka_unit_test(large_batches),
 		cmocka_unit_test(wrong_records),
