@@ -195,10 +195,35 @@ def a_geometry_of_nexus_is_read(where):
     want(abs(float(fs[1]) - 0.75 ** 0.5) < 1e-9 and abs(float(fs[3]) + 0.5) < 1e-9, fs)
     # it is the geometry of an export
     export('--output', f'{where}/out', '--geometry', f'{where}/lyso_master.h5', run)
-    # what is wrong is named
+    def attribute(key, value):
+        return lambda group, name: group[name].attrs.__setitem__(key, value)
+
+    def replaced(value):
+        def change(group, name):
+            kept = dict(group[name].attrs)
+            del group[name]
+            group[name] = value
+            group[name].attrs.update(kept)
+        return change
+
+    # what is wrong is named, with its path
     for path, change, text in (
-            ('module_003/data_size', lambda d, n: d.pop(n), 'module_003: expected data_origin'),
-            ('module_000/module_offset', lambda d, n: d[n].attrs.pop('vector'), 'module_offset: expected'),
+            ('module_003/data_size', lambda d, n: d.pop(n), '/module_003/data_size: expected rows and'),
+            ('module_003/data_size', replaced([256.5, 256.]), '/module_003/data_size: expected rows and'),
+            ('module_003/data_origin', replaced([-1, 0]), '/module_003/data_origin: expected rows and'),
+            ('module_003/data_origin', replaced([0, 0]), 'panel m0c3: has pixels of panel m0c0'),
+            ('module_003/panel', replaced('m0c0'), '/module_003/panel: m0c0 is the name of two'),
+            ('module_000/module_offset', lambda d, n: d[n].attrs.pop('vector'),
+             '/module_000/module_offset: attribute vector is missing'),
+            ('module_000/module_offset', attribute('offset', (0., 0.)), 'offset is not three finite'),
+            ('module_000/module_offset', attribute('offset', (0., 0., numpy.nan)), 'offset is not three'),
+            ('module_003/module_offset', attribute('offset', (0., 0., -0.08633)), 'sample is in its plane'),
+            ('module_000/module_offset', attribute('offset', (0., 0., -0.08633)), 'its modules are 0 m'),
+            ('module_000/module_offset', attribute('offset', (0., 9e9, 0.)), 'panel m0c0: corner_y = 1200000'),
+            ('module_000/fast_pixel_direction', attribute('depends_on', '.'), 'm apart'),
+            ('module_000/fast_pixel_direction', attribute('depends_on', 'x' * 300), 'is not text of'),
+            ('transformations/det_z', replaced(-100.), '/entry/instrument/detector: its modules are -'),
+            ('transformations/det_z', replaced([86.33, 90.]), 'det_z: its values change'),
             ('transformations/back', lambda d, n: d[n].attrs.__setitem__('depends_on', 'turn'),
              'its chain of axes has no end'),
             ('transformations/turn', lambda d, n: d.pop(n), 'turn: there is no such axis')):
@@ -247,11 +272,11 @@ def nexus_files_lead_to_no_other_file(where):
             (link('module_003', h5py.SoftLink('module_003')), 'module_003: its link cannot be'),
             (link('module_003', outside), 'module_003: found a link to another file'),
             (link('transformations/det_z', outside), 'det_z: there is no such axis'),
-            (link('module_003/data_size', outside), 'module_003: expected data_origin'),
+            (link('module_003/data_size', outside), '/module_003/data_size: expected rows and'),
             (link('/entry/instrument/beam/incident_wavelength', outside),
-             'incident_wavelength: expected a positive number'),
-            (stored_outside, 'module_000: expected data_origin'),
-            (virtual, 'module_000: expected data_origin'),
+             'incident_wavelength: there is no such dataset'),
+            (stored_outside, '/module_000/data_size: expected rows and columns'),
+            (virtual, '/module_000/data_size: expected rows and columns'),
             # writers link some fields of the detector to files of metadata
             (link('pixel_mask', outside), None)):
         shutil.copy(f'{where}/lyso_master.h5', f'{where}/linked.h5')
@@ -304,12 +329,46 @@ def what_hdf5_cannot_read_is_an_error(where):
 
 
 @case
-def units_of_nexus_are_whole_words(where):
+def units_of_nexus_are_known_words(where):
+    """Each length has its own unit. One that is not known, or no text, is not taken as another."""
     export('--output', where, receive('image'))
     wavelength, det_z = 'beam/incident_wavelength', 'detector/transformations/det_z'
 
     def unit(name, text, **attributes):
         return lambda f: f[name].attrs.update({'units': text, **attributes})
+
+    def drop(name, attribute):
+        return lambda f: f[name].attrs.pop(attribute)
+
+    def at_detector(text):
+        """The axes begin at the detector, and `distance` has this unit."""
+        def change(f):
+            f[det_z][...] = 0
+            if text is None:
+                del f['detector/distance'].attrs['units']
+            else:
+                f['detector/distance'].attrs['units'] = text
+        return change
+
+    def turned(z, offset_units):
+        """The movement along the beam is the offset of a rotation."""
+        def change(f):
+            f[det_z][...] = 0
+            attributes = f[det_z].attrs
+            attributes.update({'transformation_type': 'rotation', 'units': 'deg', 'offset': (0., 0., z)})
+            attributes.pop('offset_units', None)
+            attributes.update({'offset_units': offset_units} if offset_units else {})
+        return change
+
+    def directions(unit, offset=(1e-3, 0., 0.)):
+        """An offset of both directions of a module."""
+        def change(f):
+            for name in ('fast', 'slow'):
+                attributes = f[f'detector/module_003/{name}_pixel_direction'].attrs
+                attributes.update({'offset': offset, **({'offset_units': unit} if unit else {})})
+        return change
+
+    offset, fast = 'detector/module_003/module_offset', 'detector/module_003/fast_pixel_direction'
 
     def value(number, text='angstrom'):
         def change(f):
@@ -318,9 +377,26 @@ def units_of_nexus_are_whole_words(where):
         return change
 
     for change, text in (
-            (unit(wavelength, 'angle'), 'units are angle, expected angstrom'),
-            (unit(det_z, 'degenerate', transformation_type='rotation'), 'units are degenerate'),
-            (unit(det_z, 'radius', transformation_type='rotation'), 'units are radius'),
+            (unit(wavelength, 'angle'), "units is 'angle', expected m, cm, mm, um, nm or angstrom"),
+            (unit(wavelength, 7), 'incident_wavelength: attribute units is not text'),
+            (drop(wavelength, 'units'), 'incident_wavelength: attribute units is missing'),
+            (unit(det_z, 'degenerate', transformation_type='rotation'), "units is 'degenerate'"),
+            (unit(det_z, 'radius', transformation_type='rotation'), "units is 'radius'"),
+            (unit(det_z, 'M'), "det_z: attribute units is 'M', expected m, cm"),
+            (unit(det_z, 'm' + ' ' * 300), 'det_z: attribute units is not text of at most 255 bytes'),
+            (turned(0.08633, None), 'det_z: attribute offset_units is missing'),
+            (turned(86.33, 'mm'), None),
+            (unit(offset, 'm', offset_units=7), '/module_offset: attribute offset_units is not text'),
+            (unit(offset, 'm', offset_units=(1, 2)), 'attribute offset_units is not text'),
+            (unit(offset, 'm', offset_units='furlong'), "attribute offset_units is 'furlong'"),
+            (unit(fast, 7), 'fast_pixel_direction: attribute units is not text'),
+            (directions(7), 'fast_pixel_direction: attribute offset_units is not text'),
+            (directions('furlong'), "fast_pixel_direction: attribute offset_units is 'furlong'"),
+            (at_detector(7), '/entry/instrument/detector/distance: attribute units is not text'),
+            (at_detector('furlong'), "distance: attribute units is 'furlong'"),
+            (at_detector(None), 'distance: attribute units is missing'),
+            (at_detector('m'), None),
+            (at_detector('Meters'), None),
             (value(1e-320), 'incident_wavelength: the energy is inf eV'),
             (value(1e300), 'incident_wavelength: the energy is 1.2'),
             (value(1e307, 'm'), 'incident_wavelength: the energy is 0 eV'),
@@ -331,6 +407,20 @@ def units_of_nexus_are_whole_words(where):
             change(f['entry/instrument'])
         _, err = export('--convert', f'{where}/x.geom', f'{where}/units.h5', status=int(bool(text)))
         want(text in err if text else err == '', text, err)
+
+    def corner():
+        with open(f'{where}/x.geom', encoding='ascii') as stream:
+            return float(re.search(r'm0c3/corner_x = (.*)', stream.read())[1])
+
+    # a unit of the offset of a direction counts
+    moved = []
+    for change in (directions('m', (0., 0., 0.)), directions(None), directions('mm', (1., 0., 0.))):
+        shutil.copy(f'{where}/lyso_master.h5', f'{where}/units.h5')
+        with h5py.File(f'{where}/units.h5', 'r+') as f:
+            change(f['entry/instrument'])
+        export('--convert', f'{where}/x.geom', f'{where}/units.h5')
+        moved.append(corner())
+    want(all(abs(m - moved[0] - 1e-3 / 75e-6) < 1e-6 for m in moved[1:]), moved)
 
 
 @case

@@ -64,6 +64,7 @@ struct reader {
 	struct geometry *g;
 	const struct geometry_raster *raster;
 	const char *name;
+	bool has_lines; /* false: crystfel_check() wrote the text */
 	unsigned int line;
 	char *message;
 	struct draft defaults;
@@ -77,13 +78,15 @@ struct reader {
 static int __attribute__((format(printf, 4, 5)))
 refuse(struct reader *r, unsigned int line, const char *panel, const char *format, ...)
 {
-	char why[GEOMETRY_MESSAGE_LEN];
+	char why[GEOMETRY_MESSAGE_LEN], where[16] = "";
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(why, sizeof(why), format, args);
 	va_end(args);
-	snprintf(r->message, GEOMETRY_MESSAGE_LEN, "%.256s:%u: %s%s%s%.600s", r->name, line,
+	if (r->has_lines)
+		snprintf(where, sizeof(where), "%u:", line);
+	snprintf(r->message, GEOMETRY_MESSAGE_LEN, "%.256s:%s %s%s%s%.600s", r->name, where,
 		panel != NULL ? "panel " : "", panel != NULL ? panel : "",
 		panel != NULL ? ": " : "", why);
 	return -EINVAL;
@@ -808,11 +811,12 @@ settle(struct reader *r)
 	return 0;
 }
 
-int
-crystfel_read(struct geometry *g, const char *text, size_t size, const char *name,
+static int
+read_geometry(struct geometry *g, const char *text, size_t size, const char *name, bool has_lines,
 	const struct geometry_raster *raster, char message[GEOMETRY_MESSAGE_LEN])
 {
-	struct reader r = {.g = g, .raster = raster, .name = name, .message = message};
+	struct reader r = {
+		.g = g, .raster = raster, .name = name, .has_lines = has_lines, .message = message};
 	char *copy = strndup(text, size), *rest = copy, *line;
 	int ret = 0;
 
@@ -842,5 +846,31 @@ out:
 	free(copy);
 	free(r.draft);
 	free(r.bad);
+	return ret;
+}
+
+int
+crystfel_read(struct geometry *g, const char *text, size_t size, const char *name,
+	const struct geometry_raster *raster, char message[GEOMETRY_MESSAGE_LEN])
+{
+	return read_geometry(g, text, size, name, true, raster, message);
+}
+
+int
+crystfel_check(struct geometry *g, const char *name, const struct geometry_raster *raster,
+	char message[GEOMETRY_MESSAGE_LEN])
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *f = open_memstream(&text, &size);
+	int ret = f != NULL ? crystfel_write(g, NULL, f) : -ENOMEM;
+
+	if (f != NULL && fclose(f) != 0)
+		ret = -ENOMEM;
+	if (ret == 0)
+		ret = read_geometry(g, text, size, name, false, raster, message);
+	else
+		snprintf(message, GEOMETRY_MESSAGE_LEN, "%.256s: out of memory", name);
+	free(text);
 	return ret;
 }

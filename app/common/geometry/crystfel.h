@@ -21,6 +21,16 @@
 int crystfel_read(struct geometry *g, const char *text, size_t size, const char *name,
 	const struct geometry_raster *raster, char message[GEOMETRY_MESSAGE_LEN]);
 
+/**
+ * Check a geometry that was made in another way, such as read from a NeXus file, as crystfel_read()
+ * checks a file: names, limits, overlaps, the raster. What a `.geom` file cannot say is lost.
+ * @param g       in, out: rows and columns are set
+ * @param name    of its source, for the message: "NAME: panel NAME: found, expected, what to do"
+ * @return 0; -EINVAL: the message says why; -ENOMEM. `g` is undefined after an error
+ */
+int crystfel_check(struct geometry *g, const char *name, const struct geometry_raster *raster,
+	char message[GEOMETRY_MESSAGE_LEN]);
+
 /** What a geometry file says about the files of a run. */
 struct crystfel_array {
 	const char *data;    /**< path of the images */

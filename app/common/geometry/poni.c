@@ -210,6 +210,9 @@ rotate(const double *v, double y1, double x2, double length, double t[3])
 	t[0] = y1 * c2 * c3 + x2 * (c3 * s1 * s2 - c1 * s3) - length * (c1 * c3 * s2 + s1 * s3);
 	t[1] = y1 * c2 * s3 + x2 * (c1 * c3 + s1 * s2 * s3) - length * (c1 * s2 * s3 - c3 * s1);
 	t[2] = y1 * s2 - x2 * c2 * s1 + length * c1 * c2;
+	/* 0 instead of -0: geometries are compared by their bytes */
+	for (int i = 0; i < 3; i++)
+		t[i] += 0;
 }
 
 static int

@@ -505,6 +505,9 @@ poni_reads(void **state)
 				 NULL),
 		0);
 	assert_true(again.rows == 4 && again.cols == 5);
+	/* no -0: a geometry that was written and read again has the same bytes */
+	assert_int_equal(read_poni(PONI "Poni2: 0\nRot2: 0.2\n", NULL), 0);
+	assert_true(p->corner_x == 0 && !signbit(p->corner_x) && !signbit(p->fs_z));
 	/* blanks around keys, and any end of a line */
 	assert_int_equal(read_poni(PONI " Distance : 0.3\rWavelength: 1e-10\r", NULL), 0);
 	assert_true(again.distance_metres == 0.3 && fabs(again.energy_ev - 12398.4) < 0.1);
