@@ -20,7 +20,7 @@ LOCK_SECONDS = 30  # the kernel keeps the locks of a killed process until its wr
 AT = re.compile(r'(\S+\.(?:arrow|part)): damaged: .*? at byte (\d+)')
 DAMAGED = re.compile(r'damaged: (?:batch (\d+)|of batches (\d+) to (\d+)|batch with unknown number)'
                      r'(?: at byte (\d+)|,)')
-UNANNOUNCED = re.compile(r'damaged: bytes \d+ to \d+, cut off by recovery')
+UNANNOUNCED = re.compile(r'damaged: bytes \d+ to \d+, truncated by recovery')
 
 
 def stem(path):

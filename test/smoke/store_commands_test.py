@@ -157,10 +157,10 @@ def check_verify(store, chain):
     for p in paths(foreign):
         os.chown(p, 65534, 65534)
     store('verify', damaged, foreign, status=1, says=' 1 batches damaged (0 of them repaired)')
-    # the remaining copy must be good, so nothing is cut off
+    # the remaining copy must be good, so nothing is truncated
     before = [os.path.getsize(p) for p in paths(chain.stored)]
     store('reconcile', '--without-journal', chain.stored, damaged, status=1,
-          says='nothing of its stream is cut off')
+          says='nothing of its stream is truncated')
     want(before[-1] == os.path.getsize(paths(chain.stored)[-1]), 'the good one was cut')
     shutil.rmtree(damaged)
 
@@ -572,14 +572,14 @@ def check_reconcile(store, chain, there):
     store('verify', chain.stored, second, status=1, says='duplicates (run braggline-store reconcile)')
     store('reconcile', chain.stored, second, status=1, says='give the journal of its receiver')
     both = (chain.stored, second)
-    store('reconcile', '--dry-run', '--journal', chain.ring, *both, says='would be cut off')
+    store('reconcile', '--dry-run', '--journal', chain.ring, *both, says='would be truncated')
     store('verify', *both, status=1, says='duplicates (run braggline-store reconcile)')
     # a lock file of an older version, and files, that others have locked for reading
     for directory in both:
         open(f'{directory}/.lock', 'a', encoding='ascii').close()
         os.chmod(f'{directory}/.lock', 0o644)
     readers = read_locks(*both)
-    store('reconcile', '--journal', chain.ring, *both, says='cut off')
+    store('reconcile', '--journal', chain.ring, *both, says='truncated')
     for fd in readers:
         os.close(fd)
     check_lock_file(chain.stored)
@@ -840,7 +840,7 @@ def check_doubts(store, chain, left, ring):
     path = min((p for p in paths(other) if p.endswith('_images.arrow')), key=os.path.getsize)
     batch = next(batches_of(path))
     flip(path, batch.body + 8)
-    unchanged('nothing of its stream is cut off', 'reconcile', '--journal', ring, target, other)
+    unchanged('nothing of its stream is truncated', 'reconcile', '--journal', ring, target, other)
     flip(path, batch.body + 8)
     forge_file(path, [batch.sequence])
     unchanged('different: ', 'reconcile', '--journal', ring, target, other)

@@ -322,7 +322,7 @@ rebuild_end(const struct arrow_io_ops *io, void *handle, const char *part,
 		report->quarantined = ret == 0 ? p.bytes - p.piece[0].size : 0;
 		if (ret < 0)
 			snprintf(report->message, sizeof(report->message),
-				"unchanged: cannot save the bytes to be cut off in %.*s: %s",
+				"unchanged: cannot save the bytes to be truncated in %.*s: %s",
 				PATH_MAX, report->quarantine, strerror(-ret));
 	}
 	cuts = p.nb > 0 || nb < r->nb_batches || r->complete;

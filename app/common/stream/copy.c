@@ -181,7 +181,7 @@ stream_copy(const struct arrow_io_ops *io, const struct async_writer_config *sli
 	stream_source_close(&s);
 	if (ret < 0)
 		snprintf(message, PATH_MAX,
-			"%.3000s: cannot copy the batches that would be cut off and exist only "
+			"%.3000s: cannot copy the batches that would be truncated and exist only "
 			"here: %s",
 			path, strerror(-ret));
 	return ret;

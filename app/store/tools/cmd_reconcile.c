@@ -27,17 +27,17 @@ static const char help[] =
 	"\n"
 	"Use it for streams whose receiver will not start again, or whose journal is\n"
 	"given. A receiver that starts again reports its reassigned batches to stores,\n"
-	"which then remove them: the copy that this command kept may be one of them. A\n"
-	"journal that is given forgets its reassigned batches.\n"
+	"which then remove them: the copy that this command kept may be one of them. The\n"
+	"command removes the records of reassigned batches from a journal that is given.\n"
 	"\n"
 	"If the process or the machine fails meanwhile, each batch stays in at least one\n"
 	"file; run the command again. Batches behind a duplicate that are in no other\n"
 	"file are first copied to a file of their own. Stores that use a DIR\n"
 	"must be stopped.\n"
 	"\n"
-	"Nothing of a run is changed if two copies of a batch differ, if it has two names,\n"
-	"or if a file with duplicates is damaged. If the run has ended at one DIR, it is\n"
-	"marked as ended in all that keep batches of it.\n"
+	"Nothing of a run is changed if two copies of a batch differ, if the run has two\n"
+	"names, or if a file with duplicates is damaged. If the run has ended in one DIR, it\n"
+	"is marked as ended in each DIR that keeps batches of it.\n"
 	"\n"
 	"  -j, --journal FILE  journal of a receiver that is not running; may be repeated\n"
 	"      --without-journal  assume that journals that are not given no longer exist\n"
@@ -274,7 +274,7 @@ work(struct job *j, char **dir)
 			ret = -EBADMSG;
 	escaped_line(stdout,
 		"%zu streams, %" PRIu64 " batches, %" PRIu64 " duplicates; %" PRIu64 " files "
-		"%struncated, %" PRIu64 " batches cut off, %" PRIu64 " of them copied",
+		"%struncated, %" PRIu64 " batches removed, %" PRIu64 " of them copied",
 		r->nb, r->batches, r->duplicates, r->files, r->dry_run ? "to be " : "", r->cut,
 		r->copied);
 	return ret == 0 && !damaged ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -298,7 +298,7 @@ note_unannounced(
 		return;
 	snprintf(f.text, sizeof(f.text),
 		"damaged: bytes %" PRIu64 " to %" PRIu64
-		", cut off by recovery: " ARROW_NO_ANNOUNCEMENT,
+		", truncated by recovery: " ARROW_NO_ANNOUNCEMENT,
 		first, last);
 	(void)add_finding(v, &f, path);
 }
@@ -327,7 +327,7 @@ verify_quarantine(struct verify *v, const char *path)
 		struct arrow_read_damage damage = {
 			.offset = at,
 			.length = b.metadata_size + b.body_length,
-			.why = "it was cut off when the file was recovered",
+			.why = "it was truncated when the file was recovered",
 			.announced = at + b.metadata_size + b.body_length <= r.size,
 			.batch = b,
 		};
@@ -364,7 +364,7 @@ verify_quarantine(struct verify *v, const char *path)
 	v->bytes += r.size;
 	clear_progress(v);
 	escaped_line(stdout,
-		"note   %s: %" PRIu64 " bytes cut off by recovery, %u batch%s announced in them",
+		"note   %s: %" PRIu64 " bytes truncated by recovery, %u batch%s announced in them",
 		path, r.size - r.begin, nb, nb == 1 ? "" : "es");
 	arrow_reader_close(&r);
 }

@@ -377,7 +377,7 @@ check_files(const struct reconcile *r, const struct stream_known *k)
 		stream_source_close(&s);
 		if (why == NULL)
 			continue;
-		say(r, true, "%s: %s: nothing of its stream is cut off", k->file[i].path, why);
+		say(r, true, "%s: %s: nothing of its stream is truncated", k->file[i].path, why);
 		worst = -EBADMSG;
 	}
 	return worst;
@@ -403,7 +403,7 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 	copy[0] = '\0';
 	say(r, false,
 		"%s: %s at batch %" PRIu64 ": %" PRIu64 " batches, %" PRIu64 " of them copied",
-		k->file[c->file].path, r->dry_run ? "would be cut off" : "cut off", c->from,
+		k->file[c->file].path, r->dry_run ? "would be truncated" : "truncated", c->from,
 		c->gone, alone);
 	if (alone > 0 && !r->dry_run) {
 		ret = stream_copy(r->io, &r->slices, &stream->identity, k->file[c->file].path,
