@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """RDMA devices of braggline-recv and braggline-store for DPDK's dpdk-telemetry-exporter.py, which
-loads all files of share/dpdk/telemetry-endpoints and names metrics dpdk_braggline_rdma_NAME. What a
-device does not count is not there; nothing is, of a receiver without stores."""
+loads all files of share/dpdk/telemetry-endpoints and names metrics dpdk_braggline_rdma_NAME. Events
+that a device does not count are left out. A receiver without stores has no metrics here."""
 
 # All count since the start of the process.
 INFO = {
-    'info': ('Always 1; what the RDMA device is in the labels.', 'gauge'),
+    'info': ('Always 1; the labels describe the RDMA device.', 'gauge'),
     'packets': ('Packets of the RDMA device by direction.', 'counter'),
-    'events': ('What the RDMA device counted beside packets, by what it was.', 'counter'),
+    'events': ('Events that the RDMA device counted, by type.', 'counter'),
 }
 
-# Of the counters of /braggline/rdma, by what they say: names of `roce` first, then of adapters.
+# Counters of /braggline/rdma by direction and event: names of `roce` first, then of adapters.
 RDMA_PACKETS = {'rx': ('rx_packets', 'hw_rcvd_pkts'), 'tx': ('tx_packets', 'hw_sent_pkts')}
 RDMA_EVENTS = {
     'icrc_error': ('rx_icrc_errors', 'hw_rx_icrc_encapsulated'),
