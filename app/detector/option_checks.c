@@ -182,7 +182,7 @@ check_messages(const struct detector_options *options)
 		return -EINVAL;
 	}
 	if (options->reliable && options->connect == NULL) {
-		warnx("--queue-pairs: rc needs the receiver's queue pair and ours, expected "
+		warnx("--queue-pairs: rc needs the queue pairs of both ends, expected "
 		      "--connect");
 		return -EINVAL;
 	}

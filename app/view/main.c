@@ -220,7 +220,7 @@ main(int argc, char **argv)
 	/* threads inherit the mask: only main() takes signals */
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	if (setpriority(PRIO_PROCESS, 0, o->nice) != 0)
-		complain("--nice: %s%s; the priority stays", strerror(errno), "");
+		complain("--nice: %s%s; the priority is unchanged", strerror(errno), "");
 	ret = run(o, &signals);
 	free(o);
 	return ret == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

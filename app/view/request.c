@@ -300,7 +300,7 @@ fill_command(json_t *object, struct request_command *c, const char **why)
 	json_t *value;
 	int n;
 
-	*why = "the body is no JSON object";
+	*why = "the body is not a JSON object";
 	if (!json_is_object(object))
 		return -EINVAL;
 	json_object_foreach(object, key, value)

@@ -126,7 +126,7 @@ def what_is_no_regular_file_stays(where):
     with Link(where) as link:
         members = [link.fetch(1, f'{where}/a'), link.fetch(2, f'{where}/b')]
         sender = link.push('--silence', '2000', '--members', '2', path)
-        end(members[0], 1, 'mask: exists and is no regular file; it is not replaced')
+        end(members[0], 1, 'mask: exists and is not a regular file; it is not replaced')
         end(members[1], 0)
         end(sender, 1, 'push: 1 of 2 members have stored all files', 'members were removed without all files')
     want(os.readlink(f'{where}/a/mask') == '/dev/null' and os.listdir(f'{where}/a') == ['mask'])

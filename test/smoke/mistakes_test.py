@@ -1014,7 +1014,7 @@ def numbers_that_jump(where):
     # some damaged numbers are fewer than one packet in 16
     capture(where, '--rows', '64', '--modules', '2', '--fault', 'corrupt=0.05:frame', '--fault-seed', '7', frames=200)
     out = says(command(where, 'run.name=some', 'detector.rows=64', 'detector.modules=2'), 0,
-               'too far ahead, or no frame number (2^48 - 1 or more)', never=('of 0 packets',))
+               'too far ahead, or not a frame number (2^48 - 1 or more)', never=('of 0 packets',))
     want('dropped because' not in out, out)
     capture(where, '--rows', '64', '--modules', '2', '--fault', 'corrupt=0.2:frame', '--fault-seed', '7', frames=200)
     out = says(command(where, 'run.name=many', 'detector.rows=64', 'detector.modules=2'), 0, 'dropped because of',
@@ -1443,7 +1443,7 @@ def a_preview_that_cannot_be_written(where):
     other = f'{where}/other.pcap'
     with open(other, 'wb') as f:
         f.write(b'mine')
-    says_twice(where, 0, f'[output] preview = {other}: the file exists and is no PNG picture, so it is not replaced',
+    says_twice(where, 0, f'[output] preview = {other}: the file exists and is not a PNG picture, so it is not replaced',
                'warn', f'output.preview={other}', 'veto.dry_run=yes')
     with open(other, 'rb') as f:
         want(f.read() == b'mine', 'it was replaced')
@@ -1466,7 +1466,7 @@ def a_live_file_that_cannot_be_written(where):
     other = f'{where}/other'
     with open(other, 'wb') as f:
         f.write(b'mine')
-    says_twice(where, 0, f'[output] live = {other}: the file exists and is no live file, so it is not replaced',
+    says_twice(where, 0, f'[output] live = {other}: the file exists and is not a live file, so it is not replaced',
                'warn', f'output.live={other}', 'veto.dry_run=yes')
     with open(other, 'rb') as f:
         want(f.read() == b'mine', 'it was replaced')

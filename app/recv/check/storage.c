@@ -211,7 +211,7 @@ check_replaced(struct check *c, const struct replaced_file *f)
 	}
 	if (error == EEXIST) {
 		check_add(c, CHECK_WARN, f->key,
-			"[output] %s = %s: the file exists and is no %s, so it is not replaced",
+			"[output] %s = %s: the file exists and is not a %s, so it is not replaced",
 			f->key, f->path, f->content);
 		check_fix(c, "move it away or set another path");
 		return;

@@ -87,7 +87,7 @@ begin_preview(struct pipeline *p, const struct settings *s, const struct geometr
 
 	if (ret == -EEXIST)
 		LOG(WARNING,
-			"run %s: no preview: [output] preview = %s: the file exists and is no PNG "
+			"run %s: no preview: [output] preview = %s: the file exists and is not a PNG "
 			"picture, so it is not replaced; move it away or set another path\n",
 			s->run, path);
 	else if (ret != 0)
@@ -130,7 +130,7 @@ begin_live(struct pipeline *p, const struct settings *s, const struct geometry *
 		ret = live_begin(p->live, &run);
 	if (ret == -EEXIST)
 		LOG(WARNING,
-			"run %s: no live file: [output] live = %s: the file exists and is no live "
+			"run %s: no live file: [output] live = %s: the file exists and is not a live "
 			"file, so it is not replaced; move it away or set another path\n",
 			s->run, run.path);
 	else if (ret != 0)

@@ -254,8 +254,10 @@ log_change(const struct sources *all, const struct source *st, uint32_t stream,
 	static const char *const reasons[] = {
 		[SOURCE_BY_SILENCE] =
 			"which has sent less than half a frame in a stream_timeout_ms",
-		[SOURCE_BY_NUMBER] = "which has sent fewer packets for as long as it was taken",
-		[SOURCE_IS_BACK] = "which was taken while it was absent, for a shorter time",
+		[SOURCE_BY_NUMBER] =
+			"which has sent fewer packets, for longer than it had been the source",
+		[SOURCE_IS_BACK] =
+			"which was the source for a shorter time, while the present one was silent",
 	};
 	char now[64], other[64];
 

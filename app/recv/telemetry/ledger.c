@@ -478,7 +478,7 @@ ledger_print(const struct ledger *l, bool dark_run, bool refuses, FILE *out)
 	total(out, rx_counter_names[RX_PLACED], l->packets[RX_PLACED], l->packets[RX_PACKETS], "");
 	for (uint32_t c = RX_PLACED + 1; c < RX_COUNTERS; c++)
 		line(out, rx_counter_names[c], l->packets[c], l->packets[RX_PACKETS],
-			c == RX_OUTLIER ? "too far ahead, or no frame number (2^48 - 1 or more)"
+			c == RX_OUTLIER ? "too far ahead, or not a frame number (2^48 - 1 or more)"
 					: "");
 	total(out, "= received", l->packets[RX_PACKETS], 0,
 		l->placed_balance && l->packets_balance ? "every packet accounted for"

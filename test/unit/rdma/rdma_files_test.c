@@ -238,7 +238,7 @@ only_regular_files_are_replaced(void **state)
 	assert_int_equal(take(RECORD_BEGIN, 0, 1, 0, "link"), -EEXIST);
 	assert_int_equal(take(RECORD_BEGIN, 0, 1, 0, "folder"), -EEXIST);
 	assert_int_equal(take(RECORD_BEGIN, 0, 1, 0, "fifo"), -EEXIST);
-	assert_non_null(strstr(in.message, "fifo: exists and is no regular file"));
+	assert_non_null(strstr(in.message, "fifo: exists and is not a regular file"));
 	/* it appears meanwhile */
 	assert_int_equal(take(RECORD_BEGIN, 0, 1, 0, "late"), 0);
 	assert_int_equal(take(RECORD_DATA, 0, 0, 0, "x"), 0);

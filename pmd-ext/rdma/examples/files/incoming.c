@@ -77,7 +77,7 @@ check_place(struct incoming *in)
 	if (S_ISREG(st.st_mode))
 		return 0;
 	return wrong(
-		in, -EEXIST, "%s: exists and is no regular file; it is not replaced", in->name);
+		in, -EEXIST, "%s: exists and is not a regular file; it is not replaced", in->name);
 }
 
 static int
