@@ -225,7 +225,8 @@ settle_ingest(struct settings *s, struct config *c)
 			"must be auto with delivery = memory: the card has the keys");
 	if (i->slots <= s->slots)
 		config_complain(c, "ingest", "slots",
-			"must be more than [frames] slots: frames being processed stay in the ring");
+			"must be more than [frames] slots: frames being processed stay in the "
+			"ring");
 }
 
 /**
