@@ -293,7 +293,7 @@ drop_record(void *record)
 
 int
 data_file_put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb, size_t at,
-	void (*progress)(uint64_t bytes))
+	void (*progress)(uint64_t bytes), size_t *done)
 {
 	struct scan_record *record;
 	struct chunk_pool *pool;
@@ -302,6 +302,7 @@ data_file_put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, si
 	size_t i;
 	int ret = chunk_pool_open(&pool, e, first, nb);
 
+	*done = 0;
 	if (ret < 0)
 		return fail(e, e->stem, "not enough memory or threads for images", ret);
 	for (i = 0; ret == 0 && i < nb; i++) {
@@ -320,6 +321,7 @@ data_file_put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, si
 			    h5_driver_write_chunk(h->file, set, place, chunk, size,
 				    record != NULL ? drop_record : NULL, record)) < 0)
 			break;
+		*done = i + 1;
 		progress(size);
 	}
 	chunk_pool_close(pool);
@@ -331,6 +333,7 @@ data_file_put_images(struct export *e, struct h5 *h, hid_t data, size_t first, s
 	void (*progress)(uint64_t bytes))
 {
 	hid_t set = -1;
+	size_t done;
 	int ret = 0;
 
 	if (!h->failed)
@@ -339,7 +342,7 @@ data_file_put_images(struct export *e, struct h5 *h, hid_t data, size_t first, s
 	h5_attr_i32(h, set, "image_nr_high", first + nb);
 	h5_attr_text(h, set, "run", data_file_run_id(e, &e->images.image[first]));
 	if (!h->failed)
-		ret = data_file_put_chunks(e, h, set, first, nb, 0, progress);
+		ret = data_file_put_chunks(e, h, set, first, nb, 0, progress, &done);
 	h5_release(set);
 	return ret;
 }

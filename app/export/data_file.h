@@ -64,9 +64,14 @@ void data_file_put_frames(
 ssize_t data_file_same_frames(
 	const struct export *e, const char *path, const char *group, size_t first, size_t nb);
 
-/** Write chunks. @param at  place of the first one in the dataset @return as above */
+/**
+ * Write chunks.
+ * @param at    place of the first one in the dataset
+ * @param done  out: images whose chunks were written, also after an error
+ * @return as above
+ */
 int data_file_put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb,
-	size_t at, void (*progress)(uint64_t bytes));
+	size_t at, void (*progress)(uint64_t bytes), size_t *done);
 
 /**
  * Identity of the run of an image: its files may be exported to a directory that has another run's

@@ -416,10 +416,10 @@ write_images(struct follow_run *r)
 			continue;
 		nb = e->images.nb - r->written;
 		nb = nb < e->per_file - r->file.nb ? nb : e->per_file - r->file.nb;
-		if (ret > 0)
+		if (ret > 0) {
 			ret = growing_file_add(&r->file, e, nb);
-		if (ret == 0)
-			r->written += nb;
+			r->written = export_first(e, r->file.number) + r->file.nb;
+		}
 		if (ret == 0 && r->file.nb == e->per_file)
 			ret = growing_file_close(&r->file, e);
 		if (ret < 0)
@@ -563,6 +563,9 @@ follow_run_poll(struct follow_run *r, bool last)
 		ret = r->is_sparse ? write_full_lists(r) : write_images(r);
 		if (ret >= 0)
 			ret = write_master(r, ended || last);
+		else if (ret != -EINTR && !r->is_sparse && !r->file.h.failed)
+			/* of the images before one that cannot be exported */
+			(void)write_master(r, true);
 	}
 	if (ret < 0)
 		return FOLLOW_FAILED;

@@ -85,37 +85,47 @@ ignore(uint64_t bytes)
 {
 }
 
+static void
+set_size(struct growing_file *g, const struct export *e, hsize_t nb)
+{
+	const hsize_t dims[] = {nb, e->run.rows, e->run.cols};
+
+	h5_check(&g->h, "data", H5Dset_extent(g->data, dims));
+	h5_check(&g->h, "frame", H5Dset_extent(g->frames, &nb));
+}
+
 int
 growing_file_add(struct growing_file *g, struct export *e, size_t nb)
 {
 	const size_t first = export_first(e, g->number) + g->nb;
-	const hsize_t count = g->nb + nb, dims[] = {count, e->run.rows, e->run.cols};
 	char path[PATH_MAX], part[PATH_MAX];
 	struct h5 *h = &g->h;
-	int ret = 0;
+	size_t done = 0;
+	int ret = 0, published = 0;
 
 	data_file_path(e, g->number, path);
 	export_part(path, part);
-	h5_check(h, "data", H5Dset_extent(g->data, dims));
-	h5_check(h, "frame", H5Dset_extent(g->frames, &count));
+	set_size(g, e, g->nb + nb);
 	if (!h->failed)
-		ret = data_file_put_chunks(e, h, g->data, first, nb, g->nb, ignore);
+		ret = data_file_put_chunks(e, h, g->data, first, nb, g->nb, ignore, &done);
 	if (ret < 0)
+		set_size(g, e, g->nb + done);
+	if (ret < 0 && done == 0)
 		return ret;
-	put_frames(g, e, first, nb);
-	h5_attr_i32_set(h, g->data, "image_nr_high", first + nb);
+	put_frames(g, e, first, done);
+	h5_attr_i32_set(h, g->data, "image_nr_high", first + done);
 	if (!h->failed)
 		h5_check(h, "flush", H5Fflush(h->file, H5F_SCOPE_LOCAL));
+	/* the first error is the reason */
 	if (h->failed)
-		return fail(e, g->named ? path : part, h->message, -EIO);
-	g->nb = count;
-	if (g->named)
-		return 0;
-	ret = export_publish(part, path);
-	if (ret < 0)
-		return fail(e, path, strerror(-ret), ret);
-	g->named = true;
-	return 0;
+		return ret < 0 ? ret : fail(e, g->named ? path : part, h->message, -EIO);
+	g->nb += done;
+	if (!g->named)
+		published = export_publish(part, path);
+	g->named |= published == 0;
+	if (ret == 0 && published < 0)
+		ret = fail(e, path, strerror(-published), published);
+	return ret;
 }
 
 int

@@ -23,7 +23,8 @@ struct growing_file {
 int growing_file_open(struct growing_file *g, struct export *e, uint32_t number);
 
 /**
- * Append the next images of the selection, and flush.
+ * Append the next images of the selection, and flush. If one of them cannot be exported, those
+ * before it are appended (`nb`). If the file cannot be written, it has those of earlier calls.
  * @return 0; -EINTR: export_stopped(); -EBADMSG, -EIO, -ENOMEM, -errno: e->message. After an error
  *         the file must be closed
  */
