@@ -108,7 +108,6 @@ configure(struct sql_session *s, const struct sql_limits *limits, duckdb_config 
 		{"autoinstall_known_extensions", "false"},
 		{"autoload_known_extensions", "false"},
 		{"enable_external_access", "false"},
-		{"lock_configuration", "true"},
 	};
 	size_t i;
 
@@ -122,6 +121,21 @@ configure(struct sql_session *s, const struct sql_limits *limits, duckdb_config 
 				s->api->library_version(), settings[i].name, settings[i].value);
 	}
 	return 0;
+}
+
+/*
+ * Set what belongs to the connection, and forbid all later settings. An engine with one thread
+ * executes a statement until the buffer of its result is full, and then returns the first rows.
+ * This buffer has the handles of lists, so it would hold those of most runs.
+ */
+static int
+configure_connection(struct sql_session *s, const struct sql_limits *limits)
+{
+	int ret = 0;
+
+	if (limits->threads == 1)
+		ret = run_sql(s, "SET streaming_buffer_size = '16KB'");
+	return ret == 0 ? run_sql(s, "SET lock_configuration = true") : ret;
 }
 
 int
@@ -155,7 +169,7 @@ sql_session_open(struct sql_session *s, const struct duckdb_api *api, struct sql
 		return session_error(s, -EIO, "DuckDB %s does not accept table functions",
 			api->library_version());
 	s->parser.connection = s->connection;
-	return 0;
+	return configure_connection(s, limits);
 }
 
 /* CPU time of this thread for statements, ns: not for the check of batches, which is done once. */

@@ -1104,6 +1104,23 @@ test_chunks_are_split_and_joined(void **state)
 	rig_close(&r);
 }
 
+/* The first rows of a result come before the engine has read all of a run. */
+static void
+test_first_rows_come_early(void **state)
+{
+	static const char sql[] = "SELECT frame, col, value FROM lyso_7.images";
+	duckdb_chunk chunk;
+	struct rig r;
+
+	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .defer = true});
+	assert_int_equal(sql_session_execute(&r.session, sql, SQL_NATIVE), 0);
+	assert_int_equal(sql_session_fetch(&r.session, &chunk), 0);
+	assert_non_null(chunk);
+	assert_in_range(r.catalog.rows, 1, r.catalog.rows_total / 4);
+	api.destroy_data_chunk(&chunk);
+	rig_close(&r);
+}
+
 /* A statement that is executed again has the same rows, whatever was executed between. */
 static void
 test_statements_are_kept(void **state)
@@ -1539,6 +1556,7 @@ main(void)
 		cmocka_unit_test(test_types_of_deferred_columns_are_not_seen),
 		cmocka_unit_test(test_explain_says_which_lists_are_deferred),
 		cmocka_unit_test(test_chunks_are_split_and_joined),
+		cmocka_unit_test(test_first_rows_come_early),
 		cmocka_unit_test(test_statements_are_kept),
 		cmocka_unit_test(test_checks_are_no_cost_of_a_statement),
 		cmocka_unit_test(test_a_truncated_file_ends_a_deferred_query),
