@@ -15,6 +15,7 @@
 #include "eal/end.h"
 #include "eal/start.h"
 #include "escaped_text.h"
+#include "geometry/file.h"
 #include "picture/drawing.h"
 #include "picture.h"
 #include "plot.h"
@@ -568,6 +569,8 @@ main(int argc, char **argv)
 		return convert_file(o.from, o.geometry) == 0 ? 0 : EXIT_DAMAGED;
 	if (optind == argc)
 		return usage("expected a directory or a file", "");
+	if (o.geometry != NULL && geometry_file_is_name(argv[optind]))
+		return usage("--geometry converts a file with --from ", argv[optind]);
 	if (check_picture("--png", o.png) != 0 || check_picture("--plot", o.plot) != 0)
 		return EXIT_USAGE;
 	if (o.frame != PICTURE_BEST_FRAME && o.png == NULL)

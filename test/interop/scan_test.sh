@@ -59,6 +59,7 @@ want 1 "cannot write $dir/none/x.png: No such file" "$dir" --plot "$dir/none/x.p
 # without fonts
 FONTCONFIG_FILE=$dir/none want 0 'hit rate' "$dir" --png "$dir/a.png" --plot "$dir/b.png"
 want 2 'from requires --geometry' --from "$dir/a.geom"
+want 2 'geometry converts a file with --from [^ ]*a.geom' --geometry "$dir/b.geom" "$dir/a.geom"
 want 1 'run one has no geometry' "$dir" --geometry "$dir/a.geom"
 want 1 'cannot read .*/a.geom: No such file' --geometry "$dir/b.geom" --from "$dir/a.geom"
 cat > "$dir/a.geom" <<'EOF'

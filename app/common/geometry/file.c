@@ -27,6 +27,12 @@ format_of(const char *path)
 	return dot != NULL && strcmp(dot, ".poni") == 0 ? FORMAT_PONI : FORMAT_UNKNOWN;
 }
 
+bool
+geometry_file_is_name(const char *path)
+{
+	return format_of(path) != FORMAT_UNKNOWN;
+}
+
 static int
 refuse_name(const char *path, char message[GEOMETRY_MESSAGE_LEN])
 {

@@ -10,6 +10,9 @@
 
 #define GEOMETRY_FILE_MAX (4u << 20) /**< bytes of a file that is read */
 
+/** @return whether a file has the name of a geometry, by its end */
+bool geometry_file_is_name(const char *path);
+
 /**
  * Read a file.
  * @param raster   that the panels must be in; NULL: the file determines it
