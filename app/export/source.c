@@ -170,7 +170,8 @@ source_choose_kind(struct export *e, enum options_format format)
 		return -EINVAL;
 	if (s->nb == 0)
 		return export_complain("run %s has no kept frame %s", e->run.name,
-			"of these numbers and verdicts; see --frames and --verdict");
+			"that --frames and --verdict select; if the receiver rejected all of them, "
+			"receive the run again with [veto] dry_run = yes");
 	if (format == OPTIONS_SPARSE) {
 		report_raw(e);
 		selection_only(s, 1u << GK_KIND_CSR | 1u << GK_KIND_IMAGE);

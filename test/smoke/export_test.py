@@ -557,7 +557,7 @@ def frames_and_verdicts_are_selected(where):
     same_as(run, f'{where}/a/lyso_master.h5', frames[2:6])
     export('--output', f'{where}/b', '--verdict', 'hit', f'{run}/lyso_images.arrow')
     same_as(run, f'{where}/b/lyso_master.h5', kept(run, '1'))
-    refused(where, 'no kept frame', '--verdict', 'dry_run', run)
+    refused(where, r'no kept frame.*--verdict.*\[veto\] dry_run = yes', '--verdict', 'dry_run', run)
     for wrong in (('--frames', '7-3'), ('--frames', 'x'), ('--frames', '-3'), ('--verdict', 'lost'),
                   ('--images-per-file', '0'), ('--colour',), ()):
         refused(where, 'expected|unknown', *wrong, *([run] if wrong else []), status=2)
