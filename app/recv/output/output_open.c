@@ -87,8 +87,8 @@ begin_preview(struct pipeline *p, const struct settings *s, const struct geometr
 
 	if (ret == -EEXIST)
 		LOG(WARNING,
-			"run %s: no preview: [output] preview = %s: the file exists and is not a PNG "
-			"picture, so it is not replaced; move it away or set another path\n",
+			"run %s: no preview: [output] preview = %s: the file exists and is not a "
+			"PNG picture, so it is not replaced; move it away or set another path\n",
 			s->run, path);
 	else if (ret != 0)
 		LOG(WARNING, "run %s: no preview: %s\n", s->run, strerror(-ret));
@@ -130,8 +130,8 @@ begin_live(struct pipeline *p, const struct settings *s, const struct geometry *
 		ret = live_begin(p->live, &run);
 	if (ret == -EEXIST)
 		LOG(WARNING,
-			"run %s: no live file: [output] live = %s: the file exists and is not a live "
-			"file, so it is not replaced; move it away or set another path\n",
+			"run %s: no live file: [output] live = %s: the file exists and is not a "
+			"live file, so it is not replaced; move it away or set another path\n",
 			s->run, run.path);
 	else if (ret != 0)
 		LOG(WARNING, "run %s: no live file: [output] live = %s: %s\n", s->run, run.path,
