@@ -300,7 +300,7 @@ print_extras(const struct run_status *status, FILE *out)
 		fprintf(out, "  %s\n", status->preview);
 }
 
-/** Print how much of the pixels of images was copied on the way from the gangs. */
+/** Print how often a byte of the pixels of images was copied on the way from the gangs. */
 static void
 print_copies(const struct run_writer *writer, FILE *out)
 {
@@ -308,7 +308,7 @@ print_copies(const struct run_writer *writer, FILE *out)
 
 	if (s->kept_bytes == 0)
 		return;
-	fprintf(out, "copies\n  %.2f of %.1f MB of pixels in images were copied by the CPU",
+	fprintf(out, "copies\n  %.2f by the CPU per byte of %.1f MB of pixels in images",
 		(double)s->copied_bytes / s->kept_bytes, s->kept_bytes / 1e6);
 	if (s->no_slot > 0)
 		fprintf(out, "; %" PRIu64 " %s found no free output slot in the journal",
