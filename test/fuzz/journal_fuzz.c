@@ -106,7 +106,7 @@ sign_references(struct ring_batch *b, const struct journal_reference *table, boo
 	uint32_t i, crc = 0;
 	uint64_t at;
 
-	b->references_crc = arrow_crc32c(0, table, n * sizeof(*table));
+	b->table_crc = arrow_crc32c(0, table, n * sizeof(*table));
 	if (!bytes)
 		return 0;
 	read_at(good.data_at + good.data_size, block, sizeof(block));
@@ -115,6 +115,24 @@ sign_references(struct ring_batch *b, const struct journal_reference *table, boo
 		at = f->slot % SLOTS * XFER_BLOCK + f->offset % XFER_BLOCK;
 		if (f->bytes <= sizeof(block) - at)
 			crc = arrow_crc32c(crc, block + at, f->bytes);
+	}
+	return crc;
+}
+
+/* Sign the table of pieces in a block. @return sum of those that are in the space behind it */
+static uint32_t
+sign_pieces(struct ring_batch *b, const uint8_t *block, uint64_t space)
+{
+	const uint8_t *const body = block + XFER_BLOCK;
+	const uint32_t n = b->nb_pieces < JOURNAL_PARTS ? b->nb_pieces : JOURNAL_PARTS;
+	struct journal_piece table[JOURNAL_PARTS];
+	uint32_t i, crc = 0;
+
+	memcpy(table, block, sizeof(table));
+	b->table_crc = arrow_crc32c(0, table, n * sizeof(*table));
+	for (i = 0; i < n; i++) {
+		if (table[i].at <= space && table[i].bytes <= space - table[i].at)
+			crc = arrow_crc32c(crc, body + table[i].at, table[i].bytes);
 	}
 	return crc;
 }
@@ -130,7 +148,12 @@ sign_batch(struct ring_batch *b, bool bytes)
 	uint32_t crc = 0;
 
 	read_at(good.data_at, block, end);
-	if (b->nb_references > 0) {
+	if (b->nb_pieces > 0) {
+		if (at + 2 * XFER_BLOCK > end)
+			return;
+		crc = sign_pieces(b, body, end - at - 2 * XFER_BLOCK);
+		size = 0;
+	} else if (b->nb_references > 0) {
 		struct journal_reference table[JOURNAL_REFERENCES];
 
 		if (at + 2 * XFER_BLOCK > end)
@@ -371,11 +394,33 @@ put_in_slots(struct journal *r, struct journal_batch *b, uint32_t n, uint64_t re
 	return true;
 }
 
+/* Put a batch whose body is in two pieces: the second is the first in the room. */
+static bool
+put_in_pieces(struct journal *r, struct journal_batch *b)
+{
+	const struct journal_piece piece[2] = {{1001, XFER_BLOCK - 1001}, {0, 1001}};
+	uint8_t *to = journal_reserve(r, 2 * XFER_BLOCK), *at;
+	uint32_t i;
+
+	if (to == NULL)
+		return false;
+	memset(to, (int)b->sequence, XFER_BLOCK);
+	b->body_bytes = XFER_BLOCK;
+	b->body_crc32c = 0;
+	for (i = 0; i < 2; i++) {
+		at = to + 2 * XFER_BLOCK + piece[i].at;
+		memset(at, (int)(b->sequence + i), piece[i].bytes);
+		b->body_crc32c = arrow_crc32c(b->body_crc32c, at, piece[i].bytes);
+	}
+	journal_scatter(r, b, piece, 2);
+	return true;
+}
+
 /* Operations of a receiver. */
 static void
 use(struct journal *r)
 {
-	struct journal_batch b = {.rows = 1}, of, in_slots;
+	struct journal_batch b = {.rows = 1}, of, in_slots, in_pieces;
 	struct journal_run run;
 	uint8_t ledger[JOURNAL_LEDGER], *to;
 	uint32_t batch, at = 0, n;
@@ -414,6 +459,9 @@ use(struct journal *r)
 		in_slots = (struct journal_batch){.sequence = 2000 + n, .run = b.run};
 		if (n % 2 && put_in_slots(r, &in_slots, 2, 1000))
 			(void)journal_commit(r, &in_slots);
+		in_pieces = (struct journal_batch){.sequence = 3000 + n, .run = b.run};
+		if (n % 3 == 0 && put_in_pieces(r, &in_pieces))
+			(void)journal_commit(r, &in_pieces);
 	}
 	check_slots(r);
 	(void)check_batches(r);
@@ -531,8 +579,10 @@ make_ring(void)
 	for (; b.sequence < 9; b.sequence++) {
 		b.run = b.sequence % RUNS;
 		b.table = b.sequence % XFER_TABLES;
-		b.nb_references = 0;
-		if (b.sequence == 4 || b.sequence == 5 || b.sequence == 7) {
+		b.nb_references = b.nb_pieces = 0;
+		if (b.sequence == 2 || b.sequence == 8) {
+			WANT(put_in_pieces(r, &b));
+		} else if (b.sequence == 4 || b.sequence == 5 || b.sequence == 7) {
 			WANT(put_in_slots(r, &b, 2, 1000));
 		} else {
 			to = journal_reserve(r, XFER_BLOCK);
@@ -616,5 +666,12 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	seed_numbers("refer", 1, sizeof(record[0]) * i, sizeof(record[0]) * (i + 1));
 	seed_numbers("table", 2, record[i].position + XFER_BLOCK,
 		record[i].position + XFER_BLOCK + 2 * sizeof(struct journal_reference));
+	/* a batch in pieces, and its table */
+	for (i = 0; i < RECORDS && record[i].nb_pieces == 0; i++)
+		;
+	WANT(i < RECORDS);
+	seed_numbers("pieces", 1, sizeof(record[0]) * i, sizeof(record[0]) * (i + 1));
+	seed_numbers("list", 2, record[i].position + XFER_BLOCK,
+		record[i].position + XFER_BLOCK + 2 * sizeof(struct journal_piece));
 	return 0;
 }

@@ -287,7 +287,7 @@ file_check(struct arrow_file *f)
 int
 arrow_file_append(struct arrow_file *f, const struct batch *b)
 {
-	struct iovec iov[ARROW_BUFFERS_MAX + 2];
+	struct iovec iov[ARROW_PARTS_MAX + 1];
 	int ret;
 
 	if (f->error != 0)

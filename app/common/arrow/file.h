@@ -22,6 +22,9 @@
 
 struct batch;
 
+/** Maximum number of parts of a batch's body. */
+#define ARROW_PARTS_MAX 256
+
 /** Buckets of a histogram. Bucket i counts times below 2^i us, the last one all others. */
 #define ARROW_LATENCY_BUCKETS 24
 
@@ -101,7 +104,8 @@ int arrow_file_reserve(struct arrow_file *f, uint64_t bytes);
 
 /**
  * Append a record batch.
- * @param batch  if `lasting`, its body may be read until arrow_file_wait() has returned
+ * @param batch  of at most ARROW_PARTS_MAX parts; if `lasting`, its body may be read until
+ *   arrow_file_wait() has returned
  * @return 0: accepted; otherwise the first error. The file may then hold the batch or not, as
  *   arrow_file_close() reports
  */

@@ -64,6 +64,21 @@ journal_fill(struct journal *r, struct journal_batch *batch)
 	r->filled++;
 }
 
+void
+journal_scatter(struct journal *r, struct journal_batch *batch, const struct journal_piece *piece,
+	uint32_t n)
+{
+	const size_t size = n * sizeof(*piece);
+
+	memcpy(table_at(r, r->reserved), piece, size);
+	step(r);
+	batch->position = r->reserved;
+	batch->nb_pieces = n;
+	batch->table_crc32c = arrow_crc32c(0, piece, size);
+	r->next = r->reserved + 2 * XFER_BLOCK + batch->body_bytes;
+	r->filled++;
+}
+
 static void
 count_fill(struct journal *r)
 {
@@ -90,7 +105,8 @@ journal_commit(struct journal *r, const struct journal_batch *from)
 		.table = from->table,
 		.rest_bytes = from->nb_references > 0 ? from->rest_bytes : 0,
 		.nb_references = from->nb_references,
-		.references_crc = from->references_crc32c,
+		.table_crc = from->table_crc32c,
+		.nb_pieces = from->nb_pieces,
 	};
 	k->crc = batch_crc(k);
 	if (k->nb_references > 0)
@@ -152,40 +168,72 @@ journal_place_parts(const struct journal *r, uint32_t index, const struct iovec 
 	const struct ring_batch *k = &r->known[index];
 
 	to->metadata = data_at(r, k->position);
-	to->body = to->metadata + (k->nb_references > 0 ? 2 : 1) * XFER_BLOCK;
+	to->body = to->metadata + room_head(k);
 	to->in_slot = in_slot;
-	to->nb_parts = k->nb_references + (k->nb_references == 0 || k->rest_bytes > 0);
+	to->piece = k->nb_pieces > 0 ? table_at(r, k->position) : NULL;
+	to->nb_parts = k->nb_pieces > 0
+		? k->nb_pieces
+		: k->nb_references + (k->nb_references == 0 || k->rest_bytes > 0);
 }
 
-struct iovec
-journal_part(const struct journal_batch *b, uint32_t part)
+/* Whether a piece is among the body's bytes in the room, of which `left` are in no piece yet. */
+static bool
+piece_fits(const struct journal_piece *p, uint64_t body_bytes, uint64_t left)
 {
-	if (part < b->nb_references)
-		return b->in_slot[part];
-	return (struct iovec){b->body, b->nb_references > 0 ? b->rest_bytes : b->body_bytes};
+	return p->bytes <= left && p->at <= body_bytes - p->bytes;
 }
 
 uint32_t
 journal_parts(const struct journal_batch *b, struct iovec part[JOURNAL_PARTS])
 {
+	uint64_t left = b->body_bytes;
+	struct journal_piece p;
 	uint32_t i;
 
-	for (i = 0; i < b->nb_parts; i++)
-		part[i] = journal_part(b, i);
+	if (b->nb_parts == 0)
+		return 0;
+	for (i = 0; i < b->nb_references; i++)
+		part[i] = b->in_slot[i];
+	if (b->nb_pieces == 0 && i < b->nb_parts)
+		part[i] = (struct iovec){
+			b->body, b->nb_references > 0 ? b->rest_bytes : b->body_bytes};
+	for (i = 0; i < b->nb_pieces; left -= p.bytes, i++) {
+		p = b->piece[i];
+		/* the table may be damaged at any time */
+		if (!piece_fits(&p, b->body_bytes, left))
+			p = (struct journal_piece){0};
+		part[i] = (struct iovec){b->body + p.at, p.bytes};
+	}
 	return b->nb_parts;
 }
 
 uint32_t
 journal_body_crc32c(const struct journal_batch *b)
 {
-	struct iovec part;
+	struct iovec part[JOURNAL_PARTS];
+	const uint32_t n = journal_parts(b, part);
 	uint32_t crc = 0, i;
 
-	for (i = 0; i < b->nb_parts; i++) {
-		part = journal_part(b, i);
-		crc = arrow_crc32c(crc, part.iov_base, part.iov_len);
-	}
+	for (i = 0; i < n; i++)
+		crc = arrow_crc32c(crc, part[i].iov_base, part[i].iov_len);
 	return crc;
+}
+
+bool
+journal_pieces_are_sound(const struct journal *r, uint32_t batch)
+{
+	const struct ring_batch *k = &r->known[batch];
+	const struct journal_piece *piece = table_at(r, k->position);
+	uint64_t left = k->body_bytes;
+	uint32_t i;
+
+	if (k->nb_pieces == 0)
+		return true;
+	if (arrow_crc32c(0, piece, k->nb_pieces * sizeof(*piece)) != k->table_crc)
+		return false;
+	for (i = 0; i < k->nb_pieces && piece_fits(&piece[i], k->body_bytes, left); i++)
+		left -= piece[i].bytes;
+	return i == k->nb_pieces && left == 0;
 }
 
 bool

@@ -4,10 +4,11 @@
  * The journal keeps a receiver's batches until a store has made them durable. It is a file on a
  * tmpfs or hugetlbfs, so it survives the process but not the machine.
  *
- * Each batch is contiguous: Arrow metadata, then the body, both in whole blocks. It is sent
- * directly from the file. Space is allocated in circular order, so a batch that remains held also
- * keeps the space of all batches after it. journal_need() computes the size that a journal must
- * have.
+ * Each batch has a room, which is contiguous: Arrow metadata, then the body, both in whole blocks.
+ * The parts of a body can also be in the room in another order than in the body, or in output slots
+ * (see "area"). A batch is sent directly from the file. Space is allocated in circular order, so a
+ * batch that remains held also keeps the space of all batches after it. journal_need() computes the
+ * size that a journal must have.
  *
  * Threads: the *producer* fills rooms, with journal_reserve() and journal_fill(). The *owner* calls
  * all other functions. One thread may be both. Any thread may call journal_stats_get(). The owner
@@ -48,18 +49,24 @@
 #define JOURNAL_SPILL	0xfe /**< owner: one of the receiver's own files */
 /** maximum and default number of batches that are held or in doubt */
 #define JOURNAL_BATCHES 65536
-/** maximum number of parts of a batch's body: references, and what follows them */
-#define JOURNAL_PARTS 128
+/** maximum number of parts of a batch's body: pieces; or references, and what follows them */
+#define JOURNAL_PARTS 256
 /** maximum number of slots that a batch refers to */
-#define JOURNAL_REFERENCES (JOURNAL_PARTS - 1)
+#define JOURNAL_REFERENCES 127
 #define JOURNAL_NO_SLOT	   UINT32_MAX
 #define JOURNAL_SLOTS	   16384 /**< maximum number of slots of the area */
 /** number of spilled batches that files never reach: some were not counted */
 #define JOURNAL_UNCOUNTED UINT32_MAX
 
+/** A part of a body that is in the room of the batch. */
+struct journal_piece {
+	uint64_t at; /**< of its first byte in the room, from the end of the table on */
+	uint64_t bytes;
+};
+
 /**
  * State of a batch that is held or in doubt. Its bytes are `metadata`, then the parts of the body:
- * see journal_part().
+ * see journal_parts().
  */
 struct journal_batch {
 	uint64_t position; /**< of the room; of journal_fill() */
@@ -80,13 +87,18 @@ struct journal_batch {
 	/** false: durable at its owner; in doubt, because other stores may have a copy too */
 	bool held;
 	uint8_t *metadata; /**< XFER_BLOCK bytes; NULL: not held */
-	uint8_t *body;	   /**< the last part: what is in the room; the whole body if no slots */
+	/** in the room: the last part; with pieces, all parts; otherwise the whole body */
+	uint8_t *body;
 	uint32_t nb_parts; /**< parts of the body, at most JOURNAL_PARTS; 0: not held */
 	/** slots that the body begins in, at most JOURNAL_REFERENCES; of journal_refer() */
 	uint32_t nb_references;
-	uint32_t references_crc32c;  /**< of journal_refer() */
+	/** of the table of references or pieces; of journal_refer(), journal_scatter() */
+	uint32_t table_crc32c;
 	const struct iovec *in_slot; /**< the parts in these slots; of journal_refer() */
 	uint64_t rest_bytes; /**< with such slots: bytes of the body behind them, in the room */
+	/** pieces that the body consists of, at most JOURNAL_PARTS; of journal_scatter() */
+	uint32_t nb_pieces;
+	const struct journal_piece *piece; /**< these pieces, in the room */
 };
 
 /** A part of a body that is in a slot of the area. */
@@ -332,8 +344,24 @@ void journal_refer(struct journal *r, struct journal_batch *batch,
 	const struct journal_reference *reference, uint32_t n);
 
 /**
- * Commit a batch, in the order of journal_fill() and journal_refer(). It is held from then on.
- * @param batch  the members from `position` to `table` are used, and those of journal_refer()
+ * Fill the reserved room with a batch whose body is in the room in another order: the body consists
+ * of pieces of the room, in the order given. Of the room, the table of the pieces takes the block
+ * behind the metadata: the body's bytes begin 2 x XFER_BLOCK behind the start, and
+ * journal_reserve() was called for at least XFER_BLOCK + body_bytes. Unlike a table of references,
+ * the table is only in the file, as the metadata is: if it changes, the batch is damaged.
+ * @param batch  `body_bytes` is used: the sum of the pieces, a multiple of XFER_BLOCK. The members
+ *   that name this function, and `position`, are set
+ * @param piece  in the first `body_bytes` bytes behind the table
+ * @param n  1 to JOURNAL_PARTS
+ */
+void journal_scatter(struct journal *r, struct journal_batch *batch,
+	const struct journal_piece *piece, uint32_t n);
+
+/**
+ * Commit a batch, in the order of journal_fill(), journal_refer() and journal_scatter(). It is held
+ * from then on.
+ * @param batch  the members from `position` to `table` are used, and those of journal_refer() and
+ *   journal_scatter()
  * @return number of the batch, for the functions below
  */
 uint32_t journal_commit(struct journal *r, const struct journal_batch *batch);
@@ -351,14 +379,9 @@ void journal_skip(struct journal *r, uint64_t position);
 bool journal_get(const struct journal *r, uint32_t batch, struct journal_batch *to);
 
 /**
- * Get a part of the body of a held batch. The parts follow one another in the body. They are in the
- * journal's memory until the batch is released.
- * @param part  below `nb_parts`
- */
-struct iovec journal_part(const struct journal_batch *batch, uint32_t part);
-
-/**
- * List the parts of the body of a held batch.
+ * List the parts of the body of a held batch. The parts follow one another in the body. They are in
+ * the journal's memory until the batch is released. Together they have at most `body_bytes` bytes,
+ * fewer only if the table of pieces was damaged since journal_check().
  * @param part  out
  * @return their number
  */
@@ -448,17 +471,17 @@ void journal_slot_return(struct journal *r, uint32_t slot);
 /* ---- damage ---------------------------------------------------------------------------------- */
 
 /*
- * A damaged batch has a record, metadata or a body that fails its checksum, or belongs to a damaged
- * run. Opening and journal_check() find it and change nothing in the file. It stays in the journal,
- * but no function above returns it. Until journal_damage_drop() was called for each of them, the
- * producer gets no room: the bytes of a batch whose record is damaged may be anywhere in the free
- * space.
+ * A damaged batch has a record, metadata, a table or a body that fails its checksum, or belongs to
+ * a damaged run. Opening and journal_check() find it and change nothing in the file. It stays in
+ * the journal, but no function above returns it. Until journal_damage_drop() was called for each of
+ * them, the producer gets no room: the bytes of a batch whose record is damaged may be anywhere in
+ * the free space.
  */
 
 /**
  * Check a batch before its bytes are used. If its record or its references in the file have
  * changed, they are written again: this process has them in memory. If the batch is held, its
- * metadata is compared with its checksum.
+ * metadata and its table of pieces are compared with their checksums.
  * @return false: the batch is damaged from now on
  */
 bool journal_check(struct journal *r, uint32_t batch);
@@ -471,7 +494,7 @@ bool journal_is_damaged(const struct journal *r);
 
 /** A damaged batch. */
 struct journal_damage {
-	/** record, run, metadata, table of references or body: the first that is damaged */
+	/** record, run, metadata, table of references or pieces, body: the first that is damaged */
 	const char *what;
 	bool held;	   /**< false: in doubt, a store has it */
 	bool known;	   /**< the record is sound, except its status */

@@ -134,7 +134,7 @@ journal_refer(struct journal *r, struct journal_batch *batch,
 	step(r);
 	batch->position = r->reserved;
 	batch->nb_references = n;
-	batch->references_crc32c = crc;
+	batch->table_crc32c = crc;
 	batch->in_slot = part;
 	r->next = r->reserved + 2 * XFER_BLOCK + round_up(batch->rest_bytes, XFER_BLOCK);
 	r->filled++;
@@ -179,13 +179,13 @@ journal_references_open(
 	struct journal_reference table[JOURNAL_REFERENCES];
 	const struct journal_reference *f;
 	uint64_t left = k->body_bytes - k->rest_bytes;
-	uint32_t i, crc = k->references_crc;
+	uint32_t i, crc = k->table_crc;
 	int wrong;
 
 	memcpy(table, table_at(r, k->position), k->nb_references * sizeof(table[0]));
 	wrong = journal_bytes_open(table, k->nb_references * sizeof(table[0]), &crc);
 	/* the checksum itself is part of the record, and right */
-	if (wrong < 0 || crc != k->references_crc)
+	if (wrong < 0 || crc != k->table_crc)
 		return -EBADMSG;
 	for (i = 0; i < k->nb_references; i++) {
 		f = &table[i];

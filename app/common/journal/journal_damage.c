@@ -128,10 +128,18 @@ metadata_is_sound(const struct journal *r, const struct ring_batch *k)
 bool
 journal_check(struct journal *r, uint32_t batch)
 {
+	enum record_is is = RECORD_SOUND;
+
 	COUNT(r->stats.corrected, journal_record_mend(r, batch));
-	if (r->status[batch].state != BATCH_HELD || metadata_is_sound(r, &r->known[batch]))
+	if (r->status[batch].state != BATCH_HELD)
 		return true;
-	spoil(r, batch, RECORD_METADATA_DAMAGED);
+	if (!metadata_is_sound(r, &r->known[batch]))
+		is = RECORD_METADATA_DAMAGED;
+	else if (!journal_pieces_are_sound(r, batch))
+		is = RECORD_PIECES_DAMAGED;
+	if (is == RECORD_SOUND)
+		return true;
+	spoil(r, batch, is);
 	return false;
 }
 
@@ -168,6 +176,7 @@ journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damag
 		[RECORD_RUN_DAMAGED] = "run",
 		[RECORD_METADATA_DAMAGED] = "metadata",
 		[RECORD_REFERENCES_DAMAGED] = "table of references",
+		[RECORD_PIECES_DAMAGED] = "table of pieces",
 		[RECORD_BODY_DAMAGED] = "body",
 	};
 	const struct ring_batch *k;
@@ -189,7 +198,7 @@ journal_damage_get(const struct journal *r, uint32_t batch, struct journal_damag
 	to->batch.held = to->held;
 	if (!to->known)
 		return true;
-	if (to->held && !overlaps(r, k))
+	if (to->held && !overlaps(r, k) && journal_pieces_are_sound(r, batch))
 		journal_place(r, batch, &to->batch);
 	to->run_known = journal_run_get(r, k->run, &to->run);
 	return true;

@@ -121,7 +121,7 @@ lay_out(struct ring_header *h, const struct journal_config *c, uint64_t page, ch
 			(unsigned long long)SLOT_MAX);
 		return -EINVAL;
 	}
-	*h = (struct ring_header){.version = c->slots > 0 ? RING_VERSION_AREA : RING_VERSION,
+	*h = (struct ring_header){.version = RING_VERSION,
 		.receiver_id = c->receiver_id,
 		.nb_batches = nb,
 		.slot_blocks = c->slot_bytes / XFER_BLOCK};
@@ -182,8 +182,7 @@ parts_fit(const struct ring_header *h, uint64_t size)
 		h->data_size > size - h->data_at || h->data_size < 2 * XFER_BLOCK)
 		return false;
 	area = size - h->data_at - h->data_size;
-	if (h->version == RING_VERSION ? area != 0 || h->slot_blocks != 0
-				       : h->slot_blocks == 0 || slot_bytes(h) > area)
+	if (h->slot_blocks == 0 ? area != 0 : slot_bytes(h) > area)
 		return false;
 	for (page = XFER_BLOCK; page <= PAGE_MAX; page *= 2) {
 		if (h->data_at == round_up(end, page) && h->data_size % page == 0 &&
@@ -199,12 +198,11 @@ check_header(const struct ring_header *h, const char *path, uint64_t size, char 
 {
 	const char *what = NULL;
 
-	if (h->version != RING_VERSION && h->version != RING_VERSION_AREA) {
+	if (h->version != RING_VERSION) {
 		snprintf(message, PATH_MAX,
-			"%.3000s is a journal of version %u, expected version %u or %u. Send or "
-			"import its batches with the version of braggline that created it, then "
-			"remove it",
-			path, h->version, RING_VERSION, RING_VERSION_AREA);
+			"%.3000s is a journal of version %u, expected version %u. Send or import "
+			"its batches with the version of braggline that created it, then remove it",
+			path, h->version, RING_VERSION);
 		return -EINVAL;
 	}
 	if (h->crc != header_crc(h))
@@ -286,13 +284,14 @@ refuse_runs(const struct journal *r, const char *path, char *message)
 	return -EBADMSG;
 }
 
-/* Whether the room can have the batch, and the numbers of its references are in range. */
+/* Whether the room can have the batch, and the numbers of its references or pieces are in range. */
 static bool
 room_fits(const struct journal *r, const struct ring_batch *b)
 {
 	if (b->body_bytes % XFER_BLOCK != 0 || b->body_bytes / XFER_BLOCK > UINT32_MAX ||
 		b->rest_bytes > b->body_bytes || b->nb_references > JOURNAL_REFERENCES ||
-		b->nb_references > r->nb_slots || (b->nb_references == 0 && b->rest_bytes != 0))
+		b->nb_references > r->nb_slots || (b->nb_references == 0 && b->rest_bytes != 0) ||
+		b->nb_pieces > JOURNAL_PARTS || (b->nb_references > 0 && b->nb_pieces > 0))
 		return false;
 	return b->position % r->data_size + room_bytes(b) <= r->data_size;
 }
@@ -320,7 +319,7 @@ read_record(struct journal *r, uint32_t batch)
 	return true;
 }
 
-/* Check the references and the body of a held batch. The slots are its own from then on. */
+/* Check the table and the body of a held batch. The slots are its own from then on. */
 static enum record_is
 check_body(struct journal *r, uint32_t batch)
 {
@@ -329,6 +328,8 @@ check_body(struct journal *r, uint32_t batch)
 	struct journal_batch b = known_members(k);
 	int wrong;
 
+	if (!journal_pieces_are_sound(r, batch))
+		return RECORD_PIECES_DAMAGED;
 	if (k->nb_references == 0)
 		return journal_body_is_sound(r, batch) ? RECORD_SOUND : RECORD_BODY_DAMAGED;
 	wrong = journal_references_open(r, batch, part);
@@ -606,10 +607,10 @@ header_is_begun(const struct ring_header *h, uint64_t size)
 	if (h->nb_batches > JOURNAL_BATCHES)
 		return false;
 	(void)lay_out_parts(&made);
-	return (is_begun(h->version, RING_VERSION) || h->version == RING_VERSION_AREA) &&
-		is_begun(h->size, size) && is_begun(h->ledger_at, made.ledger_at) &&
-		is_begun(h->runs_at, made.runs_at) && is_begun(h->batches_at, made.batches_at) &&
-		h->data_at <= size && h->data_size <= size && slot_bytes(h) <= size &&
+	return is_begun(h->version, RING_VERSION) && is_begun(h->size, size) &&
+		is_begun(h->ledger_at, made.ledger_at) && is_begun(h->runs_at, made.runs_at) &&
+		is_begun(h->batches_at, made.batches_at) && h->data_at <= size &&
+		h->data_size <= size && slot_bytes(h) <= size &&
 		memcmp(h->store, zeros, sizeof(zeros)) == 0;
 }
 

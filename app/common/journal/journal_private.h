@@ -9,9 +9,8 @@
 #include "arrow/crc32c.h"
 #include "journal/journal.h"
 
-#define RING_MAGIC	  UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
-#define RING_VERSION	  10
-#define RING_VERSION_AREA 11 /* of a file with an area */
+#define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
+#define RING_VERSION 12
 
 /* What is valid in the record of a store. Without STORE_USED, the record is free. */
 enum store_status {
@@ -168,20 +167,23 @@ struct ring_batch {
 	uint8_t table;
 	uint8_t reserved;
 	uint32_t metadata_crc32c;
-	uint32_t nb_references;	 /* entries of the table behind the metadata */
-	uint64_t rest_bytes;	 /* of the body, in the room; 0 without references */
-	uint32_t references_crc; /* of that table */
-	uint8_t reserved2[32];
+	uint32_t nb_references; /* entries of the table of references */
+	uint64_t rest_bytes;	/* of the body, in the room; 0 without references */
+	uint32_t table_crc;	/* of the table of references or of pieces */
+	uint32_t nb_pieces;	/* entries of the table of pieces; 0 with references */
+	uint8_t reserved2[28];
 	uint32_t crc; /* of the members from `position` on */
 };
 static_assert(sizeof(struct ring_batch) == 128, "two cache lines");
 
 /*
- * The table of references is an array of struct journal_reference. It has a block of the room,
- * between the metadata and the rest of the body.
+ * A table of references is an array of struct journal_reference, a table of pieces one of struct
+ * journal_piece. It has a block of the room, between the metadata and what is there of the body.
  */
 static_assert(sizeof(struct journal_reference) == 24, "layout");
 static_assert(JOURNAL_REFERENCES * sizeof(struct journal_reference) <= XFER_BLOCK, "one block");
+static_assert(sizeof(struct journal_piece) == 16, "layout");
+static_assert(JOURNAL_PARTS * sizeof(struct journal_piece) <= XFER_BLOCK, "one block");
 
 /*
  * The status of a batch, a run or a store changes, so it has a checksum of its own, in the same
@@ -226,6 +228,7 @@ enum record_is {
 	RECORD_RUN_DAMAGED,
 	RECORD_METADATA_DAMAGED,
 	RECORD_REFERENCES_DAMAGED, /* its table, or another batch has one of the slots */
+	RECORD_PIECES_DAMAGED,
 	RECORD_BODY_DAMAGED,
 };
 
@@ -435,8 +438,9 @@ known_members(const struct ring_batch *k)
 		.run = k->run,
 		.table = k->table,
 		.nb_references = k->nb_references,
-		.references_crc32c = k->references_crc,
+		.table_crc32c = k->table_crc,
 		.rest_bytes = k->nb_references > 0 ? k->rest_bytes : k->body_bytes,
+		.nb_pieces = k->nb_pieces,
 	};
 }
 
@@ -446,12 +450,19 @@ round_up(uint64_t n, uint64_t to)
 	return (n + to - 1) / to * to;
 }
 
-/* Size of the room of a batch, bytes: the metadata, the table of references, the rest. */
+/* Bytes of the room of a batch in front of its part of the body: the metadata, and a table. */
+static inline uint64_t
+room_head(const struct ring_batch *k)
+{
+	return (k->nb_references > 0 || k->nb_pieces > 0 ? 2 : 1) * XFER_BLOCK;
+}
+
+/* Size of the room of a batch, bytes. */
 static inline uint64_t
 room_bytes(const struct ring_batch *k)
 {
-	return k->nb_references > 0 ? 2 * XFER_BLOCK + round_up(k->rest_bytes, XFER_BLOCK)
-				    : XFER_BLOCK + k->body_bytes;
+	return room_head(k) +
+		(k->nb_references > 0 ? round_up(k->rest_bytes, XFER_BLOCK) : k->body_bytes);
 }
 
 /* End of the room of a batch. */
@@ -468,11 +479,11 @@ data_at(const struct journal *r, uint64_t position)
 	return r->data + position % r->data_size;
 }
 
-/* The table of references in the room at a position. */
-static inline struct journal_reference *
+/* The table of references or pieces in the room at a position. */
+static inline void *
 table_at(const struct journal *r, uint64_t position)
 {
-	return (struct journal_reference *)(data_at(r, position) + XFER_BLOCK);
+	return data_at(r, position) + XFER_BLOCK;
 }
 
 /**
@@ -521,6 +532,12 @@ void journal_slots_find(struct journal *r);
 
 /** Grant the producer the slots that are free. Called by journal_grant(). */
 void journal_slots_grant(struct journal *r);
+
+/**
+ * Whether a batch whose record is known has no table of pieces, or one that matches its checksum
+ * and whose pieces are in the room and have as many bytes as the body.
+ */
+bool journal_pieces_are_sound(const struct journal *r, uint32_t batch);
 
 /** Whether the body of a held batch matches its checksum. */
 bool journal_body_is_sound(const struct journal *r, uint32_t batch);

@@ -83,7 +83,7 @@ struct stream_batch {
 	void *body;		 /**< aligned to XFER_BLOCK; CPU or GPU memory */
 	uint64_t tag;		 /**< returned with the result */
 	/**
-	 * The body as up to ARROW_BUFFERS_MAX parts in CPU memory, instead of `body`. NULL: it is
+	 * The body as up to ARROW_PARTS_MAX parts in CPU memory, instead of `body`. NULL: it is
 	 * at `body`. The array is used until stream_writer_append() returns. The bytes are copied,
 	 * unless all parts are whole blocks at aligned addresses: then they must stay until the
 	 * result.

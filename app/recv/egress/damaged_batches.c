@@ -56,10 +56,10 @@ static bool
 add_batch(struct content *c, const struct journal *journal, uint32_t batch)
 {
 	struct journal_damage d;
-	struct iovec part;
+	struct iovec part[JOURNAL_PARTS];
 	char text[256];
 	uint64_t size;
-	uint32_t i;
+	uint32_t i, n;
 
 	(void)journal_damage_get(journal, batch, &d);
 	journal_damage_text(journal, batch, text, sizeof(text));
@@ -67,10 +67,9 @@ add_batch(struct content *c, const struct journal *journal, uint32_t batch)
 	memcpy(add_head(c, size, text), d.record, JOURNAL_RECORD_BYTES);
 	if (size > 0)
 		add_part(c, d.batch.metadata, XFER_BLOCK);
-	for (i = 0; i < d.batch.nb_parts; i++) {
-		part = journal_part(&d.batch, i);
-		add_part(c, part.iov_base, part.iov_len);
-	}
+	n = journal_parts(&d.batch, part);
+	for (i = 0; i < n; i++)
+		add_part(c, part[i].iov_base, part[i].iov_len);
 	return size > 0 || !d.held;
 }
 

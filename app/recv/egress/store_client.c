@@ -390,10 +390,11 @@ store_client_take_results(struct store_client *s, const struct xfer_results *m)
 	return XFER_REASON_NONE;
 }
 
-/* The part of a body that is still to be sent. */
+/* The parts of a body that are still to be sent. */
 struct body_rest {
-	struct iovec part; /* the rest of the current part */
-	uint32_t next;	   /* number of the part after it */
+	struct iovec part;	  /* the rest of the current part */
+	const struct iovec *next; /* the parts after it */
+	uint32_t nb_next;
 };
 
 /*
@@ -401,17 +402,18 @@ struct body_rest {
  * bytes. @return false: the body ends, or there is no room
  */
 static bool
-take_piece(const struct store_client *s, const struct journal_batch *b, struct body_rest *rest,
-	uint64_t room, struct rdma_sge *piece)
+take_piece(
+	const struct store_client *s, struct body_rest *rest, uint64_t room, struct rdma_sge *piece)
 {
 	struct iovec *part = &rest->part;
 	const struct rdma_mr *mr;
 	uint64_t bytes;
 
 	while (part->iov_len == 0) {
-		if (rest->next == b->nb_parts)
+		if (rest->nb_next == 0)
 			return false;
-		*part = journal_part(b, rest->next++);
+		*part = *rest->next++;
+		rest->nb_next--;
 	}
 	if (room == 0)
 		return false;
@@ -431,38 +433,38 @@ struct body_write {
 
 /* Take the pieces of the next WRITE of a body. @return false: the body ends */
 static bool
-take_write(const struct store_client *s, const struct journal_batch *b, struct body_rest *rest,
-	struct body_write *w)
+take_write(const struct store_client *s, struct body_rest *rest, struct body_write *w)
 {
 	w->bytes = 0;
 	for (w->nb = 0; w->nb < s->config.max_sge &&
-		take_piece(s, b, rest, s->config.message_max - w->bytes, &w->piece[w->nb]);
+		take_piece(s, rest, s->config.message_max - w->bytes, &w->piece[w->nb]);
 		w->nb++)
 		w->bytes += w->piece[w->nb].length;
 	return w->nb > 0;
 }
 
 static uint32_t
-count_writes(const struct store_client *s, const struct journal_batch *b)
+count_writes(const struct store_client *s, const struct iovec *part, uint32_t nb_parts)
 {
-	struct body_rest rest = {0};
+	struct body_rest rest = {.next = part, .nb_next = nb_parts};
 	struct body_write w;
 	uint32_t nb = 0;
 
-	while (take_write(s, b, &rest, &w))
+	while (take_write(s, &rest, &w))
 		nb++;
 	return nb;
 }
 
 static int
-write_body(struct store_client *s, const struct journal_batch *b, const struct xfer_slot *slot)
+write_body(struct store_client *s, const struct iovec *part, uint32_t nb_parts,
+	const struct xfer_slot *slot)
 {
-	struct body_rest rest = {0};
+	struct body_rest rest = {.next = part, .nb_next = nb_parts};
 	struct body_write w;
 	uint64_t at = 0;
 	int ret = 0;
 
-	while (ret == 0 && take_write(s, b, &rest, &w)) {
+	while (ret == 0 && take_write(s, &rest, &w)) {
 		ret = xfer_qp_write(
 			&s->link, 0, w.piece, w.nb, slot->body + at, slot->body_rkey, NULL);
 		at += w.bytes;
@@ -542,7 +544,8 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	struct journal_batch b;
 	struct xfer_batch batch;
 	struct xfer_descriptor *descriptor;
-	uint32_t index, number, stage, writes;
+	struct iovec part[JOURNAL_PARTS];
+	uint32_t index, number, stage, writes, nb_parts;
 	int ret;
 
 	if (s->queue[table].nb == 0 || s->nb_free[table] == 0 || s->nb_free_stages == 0)
@@ -561,7 +564,8 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 		store_client_ask(s, &b);
 		return false;
 	}
-	writes = count_writes(s, &b) + 1;
+	nb_parts = journal_parts(&b, part);
+	writes = count_writes(s, part, nb_parts) + 1;
 	if (s->writes + writes > WRITES)
 		return false;
 	number = s->free_slot[table][s->nb_free[table] - 1];
@@ -585,7 +589,7 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 		return true;
 	}
 	journal_give(s->config.journal, index);
-	if (write_body(s, &b, slot) < 0)
+	if (write_body(s, part, nb_parts, slot) < 0)
 		goto lost;
 	FAIL_POINT("recv.body");
 	if (write_entry(s, descriptor, &b, slot, number, writes) < 0)

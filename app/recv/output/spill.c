@@ -546,7 +546,7 @@ int
 spill_create(struct spill **spill, const struct spill_config *config, char message[PATH_MAX])
 {
 	static_assert(sizeof(struct spill_command) % 4 == 0, "an element of a ring");
-	static_assert((int)JOURNAL_PARTS <= (int)ARROW_BUFFERS_MAX, "a file takes all parts");
+	static_assert(JOURNAL_PARTS <= ARROW_PARTS_MAX, "a file takes all parts");
 	static_assert(sizeof(struct spill_result) % 4 == 0, "an element of a ring");
 	const unsigned int flags = RING_F_SP_ENQ | RING_F_SC_DEQ;
 	struct spill *s;

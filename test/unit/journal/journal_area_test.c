@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests the area of a journal: slots, batches that refer to them, adoption of such batches, kill -9
- * between any two stores to the file, and damage. XFER_SEED repeats a run.
+ * Tests bodies that are not contiguous in a journal: the slots of its area, batches that refer to
+ * them, batches in pieces, adoption of such batches, kill -9 between any two stores to the file,
+ * and damage. XFER_SEED repeats a run.
  */
 
 #include <errno.h>
@@ -120,6 +121,24 @@ rest_of(uint64_t sequence)
 		(sequence % 3 + (references_of(sequence) == 0)) * XFER_BLOCK;
 }
 
+/* Pieces that a batch without references has; of some, the body is in order instead. */
+static uint32_t
+pieces_of(uint64_t sequence)
+{
+	return references_of(sequence) == 0 ? sequence / 4 % 4 : 0;
+}
+
+/* A piece of the body: the last one is the first in the room. */
+static struct journal_piece
+piece_of(uint64_t sequence, uint32_t i)
+{
+	const uint64_t n = pieces_of(sequence), bytes = rest_of(sequence);
+	const uint64_t from = bytes * i / n + i,
+		       to = i + 1 < n ? bytes * (i + 1) / n + i + 1 : bytes;
+
+	return (struct journal_piece){bytes - to, to - from};
+}
+
 static uint8_t
 byte_of(uint64_t sequence, uint64_t at)
 {
@@ -140,8 +159,10 @@ fill_bytes(uint8_t *to, uint64_t n, uint64_t sequence, uint64_t *at, uint32_t *c
 static bool
 fill(struct journal *r, struct journal_batch *b, uint64_t sequence, unsigned int run)
 {
+	const uint32_t n = references_of(sequence), nb_pieces = pieces_of(sequence);
+	const bool has_table = n > 0 || nb_pieces > 0;
 	struct journal_reference reference[JOURNAL_REFERENCES];
-	const uint32_t n = references_of(sequence);
+	struct journal_piece piece[4];
 	uint64_t slot_bytes, at = 0;
 	uint32_t slots, i, k, crc = 0;
 	uint8_t *area = journal_area(r, &slot_bytes, &slots), *to;
@@ -163,7 +184,7 @@ fill(struct journal *r, struct journal_batch *b, uint64_t sequence, unsigned int
 		if (reference[i].slot == JOURNAL_NO_SLOT)
 			break;
 	}
-	to = i == n ? journal_reserve(r, (n > 0) * XFER_BLOCK + b->rest_bytes) : NULL;
+	to = i == n ? journal_reserve(r, has_table * XFER_BLOCK + b->rest_bytes) : NULL;
 	if (to == NULL) {
 		while (i-- > 0)
 			journal_slot_return(r, reference[i].slot);
@@ -177,11 +198,18 @@ fill(struct journal *r, struct journal_batch *b, uint64_t sequence, unsigned int
 		fill_bytes(area + reference[i].slot * slot_bytes + reference[i].offset,
 			reference[i].bytes, sequence, &at, &crc);
 	}
-	fill_bytes(to + (n > 0 ? 2 : 1) * XFER_BLOCK, b->rest_bytes, sequence, &at, &crc);
+	to += (1 + has_table) * XFER_BLOCK;
+	for (i = 0; i < nb_pieces; i++) {
+		piece[i] = piece_of(sequence, i);
+		fill_bytes(to + piece[i].at, piece[i].bytes, sequence, &at, &crc);
+	}
+	fill_bytes(to, nb_pieces > 0 ? 0 : b->rest_bytes, sequence, &at, &crc);
 	b->body_bytes = at;
 	b->body_crc32c = crc;
 	if (n > 0)
 		journal_refer(r, b, reference, n);
+	else if (nb_pieces > 0)
+		journal_scatter(r, b, piece, nb_pieces);
 	else
 		journal_fill(r, b);
 	return true;
@@ -214,7 +242,12 @@ check_batch(const struct journal *r, const struct journal_batch *b)
 	assert_int_equal(b->rest_bytes, rest_of(b->sequence));
 	assert_int_equal(b->metadata[17], b->sequence & 0xff);
 	n = journal_parts(b, part);
-	assert_int_equal(n, b->nb_references + (b->rest_bytes > 0 || b->nb_references == 0));
+	assert_int_equal(b->nb_pieces, pieces_of(b->sequence));
+	if (b->nb_pieces > 0)
+		assert_int_equal(n, b->nb_pieces);
+	else
+		assert_int_equal(
+			n, b->nb_references + (b->rest_bytes > 0 || b->nb_references == 0));
 	for (i = 0; i < n; i++) {
 		const uint8_t *bytes = part[i].iov_base;
 
@@ -593,22 +626,27 @@ checksum(void)
 	return crc;
 }
 
-/* A journal of three batches in records 0 to 2, all with references, for damage of the second. */
+/* A journal of three batches in records 0 to 2, for damage of the second. */
 struct three {
 	struct ring_header header;
 	struct ring_batch record;
-	struct journal_reference table[JOURNAL_REFERENCES];
+	union { /* as in the file */
+		struct journal_reference table[JOURNAL_REFERENCES];
+		struct journal_piece piece[JOURNAL_PARTS];
+	};
 	uint64_t record_at;
 	uint64_t table_at;
 	uint64_t area_at;
 	uint32_t sum;
 };
-#define SECOND 5 /* its sequence number: three references, then a rest */
+#define SECOND 5  /* its sequence number: three references, then a rest */
+#define PIECES 12 /* another one: three pieces */
 
+/* @param second  sequence number of the second batch; the others have references */
 static struct three
-make_three(void)
+make_three(uint64_t second)
 {
-	static const uint64_t sequences[] = {1, SECOND, 2};
+	const uint64_t sequences[] = {1, second, 2};
 	struct journal *r;
 	struct three f;
 	unsigned int i, run;
@@ -622,8 +660,9 @@ make_three(void)
 	read_at(0, &f.header, sizeof(f.header));
 	f.record_at = f.header.batches_at + sizeof(f.record);
 	read_at(f.record_at, &f.record, sizeof(f.record));
-	assert_int_equal(f.record.nb_references, 3);
-	assert_true(f.record.rest_bytes > 0);
+	assert_int_equal(f.record.nb_references, second == SECOND ? 3 : 0);
+	assert_int_equal(f.record.nb_pieces, second == SECOND ? 0 : 3);
+	assert_true(f.record.rest_bytes > 0 || second != SECOND);
 	f.table_at = f.header.data_at + f.record.position + XFER_BLOCK;
 	read_at(f.table_at, f.table, sizeof(f.table));
 	f.area_at = f.header.data_at + f.header.data_size;
@@ -635,10 +674,12 @@ make_three(void)
 static void
 write_second(struct three *f)
 {
-	f->record.references_crc =
-		arrow_crc32c(0, f->table, f->record.nb_references % 128 * sizeof(f->table[0]));
+	const size_t size = f->record.nb_references % 128 * sizeof(f->table[0]) +
+		f->record.nb_pieces % 256 * sizeof(f->piece[0]);
+
+	f->record.table_crc = arrow_crc32c(0, f->table, size);
 	f->record.crc = batch_crc(&f->record);
-	write_at(f->table_at, f->table, f->record.nb_references % 128 * sizeof(f->table[0]));
+	write_at(f->table_at, f->table, size);
 	write_at(f->record_at, &f->record, sizeof(f->record));
 }
 
@@ -712,7 +753,10 @@ expect_damaged(const char *text, bool placed)
 			fail_msg("%s, expected %s", line, text);
 		assert_int_equal(d.batch.metadata != NULL, placed);
 		n = journal_parts(&d.batch, part);
-		assert_int_equal(n, placed ? 4 : 0);
+		if (d.known)
+			assert_int_equal(n, !placed ? 0 : d.batch.nb_pieces > 0 ? 3 : 4);
+		else
+			assert_int_equal(n, 0);
 		for (k = 0; k < n; k++) {
 			assert_true((uint8_t *)part[k].iov_base >= r->data &&
 				(uint8_t *)part[k].iov_base + part[k].iov_len <= r->map + r->size);
@@ -751,7 +795,7 @@ test_bits(void **state)
 	struct three f;
 	size_t i;
 
-	f = make_three();
+	f = make_three(SECOND);
 	for (i = 0; i < 3 * sizeof(f.table[0]); i++) {
 		flip(f.table_at + i, 1u << i % 8);
 		expect_corrected(&f);
@@ -762,39 +806,39 @@ test_bits(void **state)
 		expect_corrected(&f);
 	}
 	for (i = 0; i < 3 * sizeof(f.table[0]); i += 5) {
-		f = make_three();
+		f = make_three(SECOND);
 		flip(f.table_at + i, 5);
 		expect_damaged("its table of references is damaged; run run", false);
 	}
 	for (i = offsetof(struct ring_batch, nb_references);
 		i < offsetof(struct ring_batch, reserved2); i += 3) {
-		f = make_three();
+		f = make_three(SECOND);
 		flip(f.record_at + i, 5);
 		expect_damaged("its record is damaged; its frames are unknown", false);
 	}
 	for (i = 0; i < 3; i++) {
-		f = make_three();
+		f = make_three(SECOND);
 		flip(f.area_at + f.table[i].slot * SLOT_BYTES + f.table[i].offset, 1);
 		expect_damaged("its body is damaged; run run", true);
-		f = make_three();
+		f = make_three(SECOND);
 		flip(f.area_at + f.table[i].slot * SLOT_BYTES + f.table[i].offset +
 				f.table[i].bytes - 1,
 			1);
 		expect_damaged("its body is damaged; run run", true);
 	}
-	f = make_three();
+	f = make_three(SECOND);
 	flip(f.table_at + XFER_BLOCK + f.record.rest_bytes - 1, 1);
 	expect_damaged("its body is damaged; run run", true);
-	f = make_three();
+	f = make_three(SECOND);
 	flip(f.table_at - 1, 1);
 	expect_damaged("its metadata is damaged; run run", true);
 	/* the status of its record: its slots are still known */
-	f = make_three();
+	f = make_three(SECOND);
 	flip(f.record_at, 3);
 	flip(f.record_at + 5, 3);
 	expect_damaged("its record is damaged; run run", true);
 	/* what is behind the table is not used */
-	f = make_three();
+	f = make_three(SECOND);
 	flip(f.table_at + 3 * sizeof(f.table[0]), 1);
 	journal_close(open_ring(1, NULL, NULL));
 	assert_non_null(strstr(message, "0 damaged, 0 corrected"));
@@ -810,7 +854,7 @@ test_forged(void **state)
 	unsigned int i;
 
 	for (i = 0; i < 14; i++) {
-		f = make_three();
+		f = make_three(SECOND);
 		size = f.table[1].bytes;
 		switch (i) {
 		case 0:
@@ -861,7 +905,7 @@ test_forged(void **state)
 		expect_damaged("its table of references is damaged; run run", false);
 	}
 	for (i = 0; i < 6; i++) {
-		f = make_three();
+		f = make_three(SECOND);
 		switch (i) {
 		case 0:
 			f.record.nb_references = 0;
@@ -885,6 +929,161 @@ test_forged(void **state)
 		write_second(&f);
 		expect_damaged("its record is damaged; its frames are unknown", false);
 	}
+	unlink(path);
+}
+
+/* Damage of a batch in pieces. Its table is as the metadata: no wrong bit of it is corrected. */
+static void
+test_pieces(void **state)
+{
+	struct three f;
+	size_t i;
+
+	for (i = 0; i < 3 * sizeof(f.piece[0]); i += 3) {
+		f = make_three(PIECES);
+		flip(f.table_at + i, 1u << i % 8);
+		expect_damaged("its table of pieces is damaged; run run", false);
+	}
+	for (i = 0; i < 3; i++) {
+		f = make_three(PIECES);
+		flip(f.table_at + XFER_BLOCK + f.piece[i].at, 1);
+		expect_damaged("its body is damaged; run run", true);
+		f = make_three(PIECES);
+		flip(f.table_at + XFER_BLOCK + f.piece[i].at + f.piece[i].bytes - 1, 1);
+		expect_damaged("its body is damaged; run run", true);
+	}
+	f = make_three(PIECES);
+	flip(f.table_at - 1, 1);
+	expect_damaged("its metadata is damaged; run run", true);
+	/* the status of its record: the pieces are still known, unless the table is damaged, too */
+	f = make_three(PIECES);
+	flip(f.record_at, 3);
+	flip(f.record_at + 5, 3);
+	expect_damaged("its record is damaged; run run", true);
+	f = make_three(PIECES);
+	flip(f.record_at, 3);
+	flip(f.record_at + 5, 3);
+	flip(f.table_at, 1);
+	expect_damaged("its record is damaged; run run", false);
+	/* what is behind the table is not used */
+	f = make_three(PIECES);
+	flip(f.table_at + 3 * sizeof(f.piece[0]), 1);
+	journal_close(open_ring(1, NULL, NULL));
+	assert_non_null(strstr(message, "0 damaged, 0 corrected"));
+	unlink(path);
+}
+
+/* Pieces out of range are refused, even with right checksums. */
+static void
+test_forged_pieces(void **state)
+{
+	struct three f;
+	uint64_t size;
+	unsigned int i;
+
+	for (i = 0; i < 8; i++) {
+		f = make_three(PIECES);
+		size = f.piece[1].bytes;
+		switch (i) {
+		case 0:
+			f.piece[1].at = f.record.body_bytes - size + 1;
+			break;
+		case 1:
+			f.piece[1].at = UINT64_MAX - size + 1;
+			break;
+		case 2:
+			f.piece[1].at = UINT64_MAX;
+			break;
+		case 3:
+			f.piece[1].bytes = UINT64_MAX;
+			break;
+		case 4:
+			f.piece[1].bytes++;
+			break;
+		case 5:
+			f.piece[1].bytes--;
+			break;
+		case 6:
+			f.record.nb_pieces = 2;
+			break;
+		default:
+			f.piece[3] = (struct journal_piece){0, 1};
+			f.record.nb_pieces = 4;
+			break;
+		}
+		write_second(&f);
+		expect_damaged("its table of pieces is damaged; run run", false);
+	}
+	for (i = 0; i < 4; i++) {
+		f = make_three(PIECES);
+		switch (i) {
+		case 0:
+			f.record.nb_pieces = JOURNAL_PARTS + 1;
+			break;
+		case 1:
+			f.record.nb_pieces = UINT32_MAX;
+			break;
+		case 2:
+			f.record.nb_references = 1;
+			break;
+		default:
+			/* the room crosses the end of the space */
+			f.record.body_bytes = RING_BYTES - XFER_BLOCK;
+			break;
+		}
+		write_second(&f);
+		expect_damaged("its record is damaged; its frames are unknown", false);
+	}
+	/* a piece twice, and another one never: the sum of the body is wrong */
+	f = make_three(PIECES);
+	f.piece[0].at = f.piece[1].at;
+	write_second(&f);
+	expect_damaged("its body is damaged; run run", true);
+	unlink(path);
+}
+
+/*
+ * The table of pieces changes while the journal is open: no part is outside the room or longer than
+ * the body, and the batch is damaged when it is checked.
+ */
+static void
+test_changed_pieces(void **state)
+{
+	struct three f = make_three(PIECES);
+	struct iovec part[JOURNAL_PARTS];
+	struct journal_damage d;
+	struct journal_batch b;
+	struct journal *r = open_ring(1, NULL, NULL);
+	uint8_t *table = r->data + f.record.position + XFER_BLOCK;
+	uint64_t bytes;
+	unsigned int i, k, n;
+
+	for (i = 0; i < 8 * 3 * sizeof(f.piece[0]); i++) {
+		table[i / 8] ^= 1u << i % 8;
+		table[random_number() % (3 * sizeof(f.piece[0]))] ^= random_number();
+		assert_true(journal_get(r, 1, &b));
+		n = journal_parts(&b, part);
+		assert_int_equal(n, 3);
+		for (k = 0, bytes = 0; k < n; bytes += part[k++].iov_len)
+			assert_true((uint8_t *)part[k].iov_base >= b.body &&
+				(uint8_t *)part[k].iov_base + part[k].iov_len <=
+					b.body + b.body_bytes);
+		assert_true(bytes <= b.body_bytes);
+		memcpy(table, f.piece, 3 * sizeof(f.piece[0]));
+		assert_true(journal_check(r, 1));
+	}
+	table[0] ^= 1;
+	assert_false(journal_is_sound(r, 1));
+	assert_false(journal_check(r, 1));
+	assert_false(journal_get(r, 1, &b));
+	assert_true(journal_damage_get(r, 1, &d));
+	assert_string_equal(d.what, "table of pieces");
+	assert_null(d.batch.metadata);
+	journal_damage_drop(r, 1);
+	journal_release(r, 0);
+	journal_release(r, 2);
+	assert_int_equal(count_free(r), SLOTS);
+	journal_close(r);
 	unlink(path);
 }
 
@@ -920,7 +1119,7 @@ test_same_slot(void **state)
 	uint32_t list[RECORDS], i;
 
 	for (i = 0; i < 2; i++) {
-		f = make_three();
+		f = make_three(SECOND);
 		read_at(f.header.batches_at, &first, sizeof(first));
 		read_at(f.header.data_at + first.position + XFER_BLOCK, &other, sizeof(other));
 		f.table[1].slot = other.slot;
@@ -949,7 +1148,7 @@ test_same_slot_damaged(void **state)
 {
 	struct journal_damage d[2];
 	struct ring_batch record;
-	struct three f = make_three();
+	struct three f = make_three(SECOND);
 	struct journal *r;
 	uint64_t sequence = 0;
 	unsigned int i;
@@ -959,7 +1158,7 @@ test_same_slot_damaged(void **state)
 	record.nb_references = f.record.nb_references;
 	record.rest_bytes = 0;
 	record.body_bytes = f.record.body_bytes - f.record.rest_bytes;
-	record.references_crc = f.record.references_crc;
+	record.table_crc = f.record.table_crc;
 	while (record.body_bytes % XFER_BLOCK != 0) {
 		record.rest_bytes++;
 		record.body_bytes++;
@@ -994,7 +1193,7 @@ test_changed_table(void **state)
 {
 	struct journal_stats stats;
 	struct journal_batch b;
-	struct three f = make_three();
+	struct three f = make_three(SECOND);
 	struct journal *r = open_ring(1, NULL, NULL);
 	uint8_t *table = r->data + f.record.position + XFER_BLOCK;
 	unsigned int i;
@@ -1078,7 +1277,7 @@ test_probe(void **state)
 	assert_int_equal(p.slots_held, 0);
 }
 
-/* A file keeps its area, or has none; files without an area have the version that they had. */
+/* A file keeps its area, or has none. */
 static void
 test_versions(void **state)
 {
@@ -1115,7 +1314,7 @@ test_versions(void **state)
 	unlink(path);
 	expect_config(0, SLOT_BYTES, SLOTS);
 	read_at(0, &h, sizeof(h));
-	assert_int_equal(h.version, RING_VERSION_AREA);
+	assert_int_equal(h.version, RING_VERSION);
 	assert_int_equal(h.size, h.data_at + h.data_size + SLOTS * SLOT_BYTES);
 	expect_config(1, SLOT_BYTES, SLOTS);
 	assert_null(strstr(message, "slots"));
@@ -1171,13 +1370,11 @@ test_header_fields(void **state)
 	unlink(path);
 	expect_config(0, SLOT_BYTES, SLOTS);
 	read_at(0, &good, sizeof(good));
-	for (i = 0; i < NB_OF(blocks) + 3; i++) {
+	for (i = 0; i < NB_OF(blocks) + 2; i++) {
 		h = good;
 		if (i < NB_OF(blocks))
 			h.slot_blocks = blocks[i];
 		else if (i == NB_OF(blocks))
-			h.version = RING_VERSION;
-		else if (i == NB_OF(blocks) + 1)
 			h.data_size += SLOTS * SLOT_BYTES;
 		else
 			h.data_size = UINT64_MAX - XFER_BLOCK + 1;
@@ -1188,10 +1385,10 @@ test_header_fields(void **state)
 		assert_non_null(strstr(message, "do not match its size"));
 	}
 	h = good;
-	h.version = RING_VERSION_AREA + 1;
+	h.version = RING_VERSION - 1;
 	write_at(0, &h, sizeof(h));
 	open_ring(-EINVAL, NULL, NULL);
-	assert_non_null(strstr(message, "version 12, expected version 10 or 11"));
+	assert_non_null(strstr(message, "version 11, expected version 12. Send or import its"));
 	/* its creator was killed at any moment of writing the header */
 	for (i = 0; i <= offsetof(struct ring_header, store); i += 4) {
 		memset(&h, 0, sizeof(h));
@@ -1212,6 +1409,9 @@ main(void)
 		cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_bits),
 		cmocka_unit_test(test_forged),
+		cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_forged_pieces),
+		cmocka_unit_test(test_changed_pieces),
 		cmocka_unit_test(test_same_slot),
 		cmocka_unit_test(test_same_slot_damaged),
 		cmocka_unit_test(test_changed_table),

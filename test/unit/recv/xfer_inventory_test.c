@@ -259,17 +259,6 @@ static unsigned int writes, pieces;
 /* What write_body() writes; NULL: not compared. */
 static uint8_t *remote;
 static uint64_t remote_bytes;
-static const struct iovec *parts; /* instead of those of the journal; NULL: the journal's */
-
-struct iovec __real_journal_part(const struct journal_batch *batch, uint32_t part);
-struct iovec __wrap_journal_part(const struct journal_batch *batch, uint32_t part);
-
-struct iovec
-__wrap_journal_part(const struct journal_batch *batch, uint32_t part)
-{
-	assert_true(part < batch->nb_parts);
-	return parts != NULL ? parts[part] : __real_journal_part(batch, part);
-}
 
 int __wrap_xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg,
 	uint16_t nb_sge, uint64_t remote_addr, uint32_t rkey, const uint32_t *imm);
@@ -406,17 +395,15 @@ test_body_in_parts(void **state)
 	part[2] = (struct iovec){from + 1, 999};
 	part[3] = (struct iovec){from + 1700, 1};
 	part[4] = (struct iovec){from + 1701, 2395};
-	b.nb_parts = 5;
-	parts = part;
 	remote = to;
 	remote_bytes = sizeof(to);
 	for (i = 0; i < RTE_DIM(limits); i++) {
 		sender->config.message_max = limits[i].message_max;
 		sender->config.max_sge = limits[i].max_sge;
-		assert_int_equal(count_writes(sender, &b), limits[i].writes);
+		assert_int_equal(count_writes(sender, part, RTE_DIM(part)), limits[i].writes);
 		memset(to, 0, sizeof(to));
 		writes = pieces = 0;
-		assert_int_equal(write_body(sender, &b, &slot), 0);
+		assert_int_equal(write_body(sender, part, RTE_DIM(part), &slot), 0);
 		assert_int_equal(writes, limits[i].writes);
 		assert_int_equal(pieces, limits[i].pieces);
 		assert_memory_equal(to, from + 1000, 700);
@@ -424,7 +411,6 @@ test_body_in_parts(void **state)
 		assert_memory_equal(to + 1699, from + 1700, 2396);
 	}
 	remote = NULL;
-	parts = NULL;
 	forget_places();
 }
 

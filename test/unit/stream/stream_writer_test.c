@@ -239,10 +239,10 @@ test_order(void **state)
 static void
 test_parts(void **state)
 {
-	static const unsigned int nb_parts[] = {1, 2, 3, 64, ARROW_BUFFERS_MAX};
+	static const unsigned int nb_parts[] = {1, 2, 3, 64, ARROW_PARTS_MAX};
 	struct rig *r = malloc(sizeof(*r));
-	struct iovec part[ARROW_BUFFERS_MAX];
-	uint8_t *copy[ARROW_BUFFERS_MAX];
+	struct iovec part[ARROW_PARTS_MAX];
+	uint8_t *copy[ARROW_PARTS_MAX];
 	unsigned int i, k;
 
 	disk = disk_new(seed);
