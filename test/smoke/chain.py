@@ -56,19 +56,34 @@ def flip(path, at):
         stream.write(bytes([byte ^ 1]))
 
 
+def body_in_journal(ring, record, metadata):
+    """The parts of a batch's body that is not in slots of a journal: a list of (offset, bytes).
+    `ring` is the open file, and `metadata` the offset of the batch's metadata in it."""
+    size, = struct.unpack_from('<Q', record, 56)
+    references, pieces = struct.unpack_from('<I12xI', record, 76)
+    want(references == 0, 'a body in slots')
+    if pieces == 0:
+        return [(metadata + BLOCK, size)]
+    ring.seek(metadata + BLOCK)
+    return [(metadata + 2 * BLOCK + at, part)
+            for at, part in struct.iter_unpack('<QQ', ring.read(16 * pieces))]
+
+
 def held_images(path, retained):
     """Batches of images in a journal whose last frame is at most this one, the newest last: a list
-    of (sequence, rows, first frame, offset of the body)."""
+    of (sequence, rows, first frame, offset of the first byte of the body)."""
+    found = []
     with open(path, 'rb') as ring:
         header = ring.read(BLOCK)
         batches_at, data_at, size, count = struct.unpack_from('<QQQI', header, 48)
         ring.seek(batches_at)
         batches = ring.read(128 * count)
-    found = []
-    for at in range(0, len(batches), 128):
-        position, sequence, rows, first, last = struct.unpack_from('<5Q', batches, at + 8)
-        if batches[at] == 1 and batches[at + 70] == TABLES.index('images') and last <= retained:
-            found.append((sequence, rows, first, data_at + position % size + BLOCK))
+        for at in range(0, len(batches), 128):
+            position, sequence, rows, first, last = struct.unpack_from('<5Q', batches, at + 8)
+            if batches[at] != 1 or batches[at + 70] != TABLES.index('images') or last > retained:
+                continue
+            (body, _), *_ = body_in_journal(ring, batches[at:at + 128], data_at + position % size)
+            found.append((sequence, rows, first, body))
     return sorted(found)
 
 

@@ -3,7 +3,7 @@
 
 import struct
 
-from chain import BLOCK, TABLES, batches
+from chain import BLOCK, TABLES, batches, body_in_journal
 
 # offsets in a batch's metadata: CRC-32C of the body, of the metadata
 CRCS = {'frames': (1376, 1448), 'images': (1040, 1112)}
@@ -68,12 +68,21 @@ def forge_journal(path):
             if records[at] != 1 or table != 'images':
                 continue
             position, = struct.unpack_from('<Q', records, at + 8)
-            size, = struct.unpack_from('<Q', records, at + 56)
-            ring.seek(data_at + position % room)
-            metadata, body = bytearray(ring.read(BLOCK)), bytearray(ring.read(size))
+            begin, body = data_at + position % room, bytearray()
+            ring.seek(begin)
+            metadata = bytearray(ring.read(BLOCK))
+            places = body_in_journal(ring, records[at:at + 128], begin)
+            for place, size in places:
+                ring.seek(place)
+                body += ring.read(size)
             forge(metadata, body, table)
-            ring.seek(data_at + position % room)
-            ring.write(metadata + body)
+            ring.seek(begin)
+            ring.write(metadata)
+            whole = bytes(body)
+            for place, size in places:
+                ring.seek(place)
+                ring.write(whole[:size])
+                whole = whole[size:]
             struct.pack_into('<IxxHI', records, at + 64, crc32c(body), *struct.unpack_from(
                 '<HI', records, at + 70)[:1], crc32c(metadata))
             struct.pack_into('<I', records, at + 124, crc32c(records[at + 8:at + 124]))

@@ -27,11 +27,12 @@ struct column_set {
 };
 
 /*
- * Parts of a column that are in output slots, in front of its region. Those of the lead column are
- * the references of the batch; batch_emit copies the others.
+ * Parts of a column that are in output slots or in memory of batch_place, in front of its region.
+ * Those of the lead column that are in slots are the references of the batch; batch_emit copies the
+ * others in slots.
  */
 struct front {
-	struct iovec *part; /* one a row; NULL: the column has none */
+	struct iovec *part; /* in slots, one a row; NULL: the column has none */
 	uint32_t nb;
 	uint64_t bytes;
 	uint32_t crc;
@@ -42,13 +43,13 @@ struct table {
 	struct arrow_template template;
 	struct column_set sets[BATCH_SETS_MAX];
 	unsigned int nb_sets;
-	struct column_set *set;	 /* the set that grows */
-	unsigned int lead;	 /* number of the buffer that the body begins with */
-	bool placed;		 /* this buffer is in memory of batch_place */
-	struct batch_region own; /* its own memory meanwhile */
-	struct front *front;	 /* one per buffer */
-	uint32_t *slots;	 /* of the parts in front of the lead column */
-	uint64_t copied;	 /* bytes of images that were copied to regions */
+	struct column_set *set;	  /* the set that grows */
+	unsigned int lead;	  /* number of the buffer that the body begins with */
+	struct batch_region room; /* memory of batch_place; base NULL: none */
+	uint32_t nb_placed;	  /* parts there */
+	struct front *front;	  /* one per buffer */
+	uint32_t *slots;	  /* of the parts in front of the lead column */
+	uint64_t copied;	  /* bytes of images that were copied to regions or to the room */
 	struct arrow_node node[ARROW_NODES_MAX];
 	struct arrow_buffer buffer[ARROW_BUFFERS_MAX];
 	struct iovec *body; /* fronts, buffers and padding */
@@ -68,10 +69,16 @@ struct batch_builder {
 	struct batch_builder_config config;
 	struct table table[ARROW_TABLES];
 	uint64_t pixels;
-	uint64_t lead_max; /* largest size of a lead column of images, with its padding, bytes */
+	uint64_t place_max; /* largest size of the image columns, without padding, bytes */
 	uint32_t raster_rows;
 	uint32_t missing_bytes;
 };
+
+/* The columns that have the bytes of an image. They can be long. */
+static const unsigned int image_columns[] = {IMAGES_ROW_PTR, IMAGES_COL, IMAGES_VALUE, IMAGES_RAW};
+#define NB_IMAGE_COLUMNS (sizeof(image_columns) / sizeof(image_columns[0]))
+
+#define ROW_PARTS 3 /* most parts of a row: those of CSR data */
 
 /* Bytes of a peak in the lists */
 #define PEAK_BYTES (5 * sizeof(float) + sizeof(uint32_t) + sizeof(uint16_t))
@@ -159,24 +166,30 @@ front_of(const struct table *t, unsigned int column)
 	return &t->front[t->set->data[column] - t->set->region];
 }
 
-/* Let output slots be in front of the columns that can be long. */
+/* Let parts be in front of the columns that can be long. @param parts  of a column */
 static int
-fronts_init(struct table *t, uint32_t references)
+fronts_init(struct table *t, uint32_t parts)
 {
-	static const unsigned int columns[] = {
-		IMAGES_ROW_PTR, IMAGES_COL, IMAGES_VALUE, IMAGES_RAW};
 	struct front *f;
 
 	t->front = calloc(t->template.nb_buffers, sizeof(*t->front));
 	if (t->front == NULL)
 		return -ENOMEM;
-	for (unsigned int i = 0; i < sizeof(columns) / sizeof(columns[0]) && references > 0; i++) {
-		f = front_of(t, columns[i]);
-		f->part = calloc(references, sizeof(*f->part));
+	for (unsigned int i = 0; i < NB_IMAGE_COLUMNS && parts > 0; i++) {
+		f = front_of(t, image_columns[i]);
+		f->part = calloc(parts, sizeof(*f->part));
 		if (f->part == NULL)
 			return -ENOMEM;
 	}
 	return 0;
+}
+
+/* Bytes follow in front of a column. */
+static void
+front_extend(struct front *f, size_t size, uint32_t crc)
+{
+	f->bytes += size;
+	f->crc = arrow_crc32c_combine(f->crc, crc, size);
 }
 
 static void
@@ -184,18 +197,22 @@ front_add(struct front *f, const void *bytes, size_t size, uint32_t crc)
 {
 	/* iov_base is not const */
 	f->part[f->nb++] = (struct iovec){(void *)(uintptr_t)bytes, size};
-	f->bytes += size;
-	f->crc = arrow_crc32c_combine(f->crc, crc, size);
+	front_extend(f, size, crc);
 }
 
+/**
+ * @param references  most rows that are references; 0: none
+ * @param placed      most parts in memory of batch_place; 0: none
+ */
 static int
 table_init(struct table *t, const struct arrow_schema *schema, const struct arrow_identity *id,
-	uint64_t interval, unsigned int nb_sets, uint32_t references, const uint64_t *most)
+	uint64_t interval, unsigned int nb_sets, uint32_t references, uint32_t placed,
+	const uint64_t *most)
 {
 	int ret;
 
-	/* of a row, a reference, and parts in front of two more columns */
-	t->body = calloc(3 * references + ARROW_BUFFERS_MAX + 1, sizeof(*t->body));
+	/* a batch has references or parts in memory of batch_place */
+	t->body = calloc(ROW_PARTS * references + placed + ARROW_BUFFERS_MAX + 1, sizeof(*t->body));
 	t->slots = calloc(references + 1, sizeof(*t->slots));
 	if (t->body == NULL || t->slots == NULL)
 		return -ENOMEM;
@@ -206,7 +223,7 @@ table_init(struct table *t, const struct arrow_schema *schema, const struct arro
 	ret = arrow_template_init(&t->template, schema, id);
 	for (unsigned int i = 0; i < nb_sets && ret == 0; i++)
 		ret = set_init(t, &t->sets[i], most);
-	return ret == 0 ? fronts_init(t, references) : ret;
+	return ret == 0 ? fronts_init(t, references > placed ? references : placed) : ret;
 }
 
 static void
@@ -215,9 +232,6 @@ table_free(struct table *t)
 	struct column_set *set;
 	unsigned int i;
 
-	/* of a batch that was not emitted: the memory of batch_place is not the builder's */
-	if (t->placed)
-		t->set->region[t->lead] = t->own;
 	for (set = t->sets; set < t->sets + t->nb_sets; set++) {
 		for (i = 0; set->region != NULL && i < t->template.nb_buffers; i++)
 			batch_region_free(&set->region[i]);
@@ -283,15 +297,13 @@ buffer_at(const struct table *t, unsigned int i)
 static void
 count_bytes(const struct table *t, const struct batch_builder_config *config, struct batch *batch)
 {
-	static const unsigned int columns[] = {
-		IMAGES_ROW_PTR, IMAGES_COL, IMAGES_VALUE, IMAGES_RAW};
-	const uint64_t placed = t->placed ? t->set->region[t->lead].used : 0;
+	const uint64_t stay = t->room.base != NULL ? t->room.used : t->front[t->lead].bytes;
 
-	for (unsigned int i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
-		batch->kept_bytes += column_bytes(t, columns[i]);
+	for (unsigned int i = 0; i < NB_IMAGE_COLUMNS; i++)
+		batch->kept_bytes += column_bytes(t, image_columns[i]);
 	batch->copied_bytes = t->copied;
 	if (config->reclaim == NULL)
-		batch->copied_bytes += batch->kept_bytes - t->front[t->lead].bytes - placed;
+		batch->copied_bytes += batch->kept_bytes - stay;
 }
 
 static void
@@ -351,7 +363,7 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 		.metadata_size = t->template.size,
 		.body = t->body,
 		.nb_body = nb,
-		.nb_references = t->front[t->lead].nb,
+		.nb_references = t->room.base != NULL ? 0 : t->front[t->lead].nb,
 		.slots = t->slots,
 		.body_length = at,
 		.rows = t->rows,
@@ -366,9 +378,8 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 	if (id == ARROW_IMAGES)
 		count_bytes(t, config, &batch);
 	config->emit(config->arg, &batch);
-	if (t->placed)
-		set->region[t->lead] = t->own;
-	t->placed = false;
+	t->room = (struct batch_region){0};
+	t->nb_placed = 0;
 	/* reclaimed when the first row of the next batch needs it, not before */
 	set->lent = true;
 	t->set = next_set(t, config->ahead, at);
@@ -422,20 +433,42 @@ images_lead(struct batch_builder *b, const struct frame_record *rec)
 	t->lead = t->set->data[main_column(b, rec->kind)] - t->set->region;
 }
 
-/* Let the lead column of a batch of images grow where the batch is to be. */
+/* Let the images of a batch be copied to where the batch is to be. */
 static void
 images_place(struct batch_builder *b)
 {
 	struct table *t = &b->table[ARROW_IMAGES];
-	struct batch_region *r = &t->set->region[t->lead];
-	uint8_t *base;
 
-	base = b->config.place != NULL ? b->config.place(b->config.arg, b->lead_max) : NULL;
-	if (base == NULL)
+	if (b->config.place == NULL)
 		return;
-	t->own = *r;
-	t->placed = true;
-	*r = (struct batch_region){.base = base, .reserved = b->lead_max};
+	t->room.base = b->config.place(b->config.arg, b->place_max);
+	t->room.reserved = b->place_max;
+}
+
+/* Begin bytes of a row in the room. @return where they begin */
+static size_t
+room_begin(struct table *t)
+{
+	/* of these bytes only, because other columns have those before and behind them */
+	t->room.crc = 0;
+	return t->room.used;
+}
+
+/* The bytes of the room from `at` on follow in a column. */
+static void
+room_end(struct table *t, unsigned int column, size_t at)
+{
+	const struct batch_region *r = &t->room;
+	struct front *f = front_of(t, column);
+	struct iovec *last = f->nb > 0 ? &f->part[f->nb - 1] : NULL;
+
+	if (last != NULL && (uint8_t *)last->iov_base + last->iov_len == r->base + at) {
+		last->iov_len += r->used - at;
+		front_extend(f, r->used - at, r->crc);
+		return;
+	}
+	front_add(f, r->base + at, r->used - at, r->crc);
+	t->nb_placed++;
 }
 
 static void
@@ -708,7 +741,8 @@ may_refer(
 
 	return t->front[t->lead].nb < b->config.references &&
 		(row->chunk_bound > 0 ? rec->chunk_bytes > 0 : row->nb_value > 0) &&
-		t->set->data[main_column(b, rec->kind)] == lead && !t->placed && lead->used == 0;
+		t->set->data[main_column(b, rec->kind)] == lead && t->room.base == NULL &&
+		lead->used == 0;
 }
 
 /* Refer to the row's bytes of the lead column in their output slot. */
@@ -729,43 +763,75 @@ refer(struct batch_builder *b, const struct frame_record *rec, const struct imag
 	front_add(&t->front[t->lead], bytes, size, crc);
 }
 
-/* Add items of a list. @param stays  the output slot stays as it is until the batch is emitted */
-static void
-put_items(struct table *t, unsigned int column, const void *items, size_t nb, size_t width,
-	bool stays)
-{
-	struct front *f = front_of(t, column);
+/* Where the bytes of a row of images are when it is added. */
+enum row_bytes {
+	ROW_COPIED,   /* in regions */
+	ROW_PLACED,   /* in memory of batch_place */
+	ROW_REFERRED, /* in the output slot, which stays as it is until the batch is emitted */
+};
 
-	/* none follows bytes of the column that were copied */
-	if (stays && nb > 0 && t->set->data[column]->used == 0) {
-		front_add(f, items, nb * width, arrow_crc32c(0, items, nb * width));
-		end_list(t, column, width);
-		return;
-	}
-	put_list(t, column, items, nb, width);
-	t->copied += nb * width;
+/*
+ * Whether a row can be in memory of batch_place. None follows one that was copied to regions,
+ * because the number of parts only grows. What is not there is before, between or behind the parts
+ * of these columns.
+ */
+static bool
+may_place(const struct table *t)
+{
+	return t->room.base != NULL &&
+		t->nb_placed + ROW_PARTS + NB_IMAGE_COLUMNS + 1 <= BATCH_PLACE_PARTS;
 }
 
-/* Append a chunk. @param chunk  see images_add() */
+/* Add items of a list. end_list() follows. */
+static void
+put_items(
+	struct table *t, unsigned int column, const void *items, size_t size, enum row_bytes where)
+{
+	struct batch_region *r = t->set->data[column];
+	size_t at;
+
+	if (size == 0)
+		return;
+	/* no reference follows bytes of the column that were copied */
+	if (where == ROW_REFERRED && r->used == 0) {
+		front_add(front_of(t, column), items, size, arrow_crc32c(0, items, size));
+		return;
+	}
+	t->copied += size;
+	if (where != ROW_PLACED) {
+		batch_region_append_large(r, items, size);
+		return;
+	}
+	at = room_begin(t);
+	batch_region_append_large(&t->room, items, size);
+	room_end(t, column, at);
+}
+
+/* Add a chunk, or compress one. @param chunk  see images_add() */
 static void
 put_chunk(struct batch_builder *b, const struct frame_record *rec, const struct image_row *row,
-	const struct batch_chunk *chunk)
+	const struct batch_chunk *chunk, enum row_bytes where)
 {
 	const uint8_t *output = row->output + b->config.layout.raw;
 	struct table *t = &b->table[ARROW_IMAGES];
-	struct batch_region *raw = t->set->data[IMAGES_RAW];
-	size_t packed;
+	struct batch_region *to = where == ROW_PLACED ? &t->room : t->set->data[IMAGES_RAW];
+	size_t packed, at;
 
-	if (chunk != NULL || rec->chunk_bytes > 0) {
-		packed = chunk != NULL ? chunk->size : rec->chunk_bytes;
-		batch_region_append_large(raw, chunk != NULL ? chunk->bytes : output, packed);
-		t->copied += packed;
+	if (chunk != NULL) {
+		put_items(t, IMAGES_RAW, chunk->bytes, chunk->size, where);
 		return;
 	}
+	if (rec->chunk_bytes > 0) {
+		put_items(t, IMAGES_RAW, output, rec->chunk_bytes, where);
+		return;
+	}
+	at = room_begin(t);
 	/* full images and raw data are in the same place */
 	packed = gk_bitshuffle_compress(
-		(const uint16_t *)output, b->pixels, batch_region_grow(raw, row->chunk_bound));
-	batch_region_shrink(raw, row->chunk_bound - packed);
+		(const uint16_t *)output, b->pixels, batch_region_grow(to, row->chunk_bound));
+	batch_region_shrink(to, row->chunk_bound - packed);
+	if (where == ROW_PLACED)
+		room_end(t, IMAGES_RAW, at);
 }
 
 /**
@@ -780,8 +846,8 @@ images_add(struct batch_builder *b, const struct frame_record *rec, const struct
 	const struct gk_layout *l = &b->config.layout;
 	struct table *t = &b->table[ARROW_IMAGES];
 	const uint8_t kind = rec->kind;
+	enum row_bytes where = ROW_COPIED;
 	struct image_row row;
-	bool refers;
 	int ret;
 
 	ret = image_measure(b, rec, &row);
@@ -790,28 +856,54 @@ images_add(struct batch_builder *b, const struct frame_record *rec, const struct
 	if (t->rows > 0 && (t->bytes + row.bytes > t->byte_limit || images_columns_full(b, &row)))
 		table_emit(t, &b->config, ARROW_IMAGES);
 	table_begin_row(b, ARROW_IMAGES, rec, row.bytes);
-	refers = may && may_refer(b, rec, &row);
-	if (refers)
+	if (may && may_refer(b, rec, &row)) {
 		refer(b, rec, &row);
-	else if (t->rows == 0)
-		images_place(b);
+		where = ROW_REFERRED;
+	} else {
+		if (t->rows == 0)
+			images_place(b);
+		if (may_place(t))
+			where = ROW_PLACED;
+	}
 
 	put(t, IMAGES_FRAME, &rec->frame, sizeof(rec->frame));
 	put(t, IMAGES_KIND, &kind, sizeof(kind));
-	put_items(t, IMAGES_ROW_PTR, row.output + l->row_ptr, row.nb_row_ptr, sizeof(uint32_t),
-		refers);
-	put_items(t, IMAGES_COL, row.output + l->col, row.nb_col, sizeof(uint16_t), refers);
-	put_items(t, IMAGES_VALUE, row.output + l->value, refers ? 0 : row.nb_value, l->value_size,
-		false);
+	put_items(t, IMAGES_ROW_PTR, row.output + l->row_ptr, row.nb_row_ptr * sizeof(uint32_t),
+		where);
+	end_list(t, IMAGES_ROW_PTR, sizeof(uint32_t));
+	put_items(t, IMAGES_COL, row.output + l->col, row.nb_col * sizeof(uint16_t), where);
+	end_list(t, IMAGES_COL, sizeof(uint16_t));
+	if (where != ROW_REFERRED)
+		put_items(t, IMAGES_VALUE, row.output + l->value, row.nb_value * l->value_size,
+			where);
+	end_list(t, IMAGES_VALUE, l->value_size);
 	put_validity(t, IMAGES_RAW, row.chunk_bound > 0);
-	if (row.chunk_bound > 0 && !refers)
-		put_chunk(b, rec, &row, chunk);
+	if (row.chunk_bound > 0 && where != ROW_REFERRED)
+		put_chunk(b, rec, &row, chunk, where);
 	end_list(t, IMAGES_RAW, 1);
 	put_list(t, IMAGES_MISSING, rec->missing_map, b->missing_bytes, 1);
 	if (has_peaks(b))
 		images_add_peaks(b, &row);
 	t->rows++;
-	return refers;
+	return where == ROW_REFERRED;
+}
+
+/* Largest size of image_columns of a batch, without padding, bytes: the limit, or a single row. */
+static uint64_t
+place_max(const struct batch_builder *b, uint64_t limit)
+{
+	const struct gk_layout *l = &b->config.layout;
+	const uint64_t of_row[] = {
+		b->pixels * l->value_size,
+		gk_bitshuffle_bound(b->pixels),
+		(b->raster_rows + 1) * sizeof(uint32_t) +
+			l->nnz_cap * (sizeof(uint16_t) + l->value_size),
+	};
+	uint64_t max = limit;
+
+	for (unsigned int i = 0; i < sizeof(of_row) / sizeof(of_row[0]); i++)
+		max = of_row[i] > max ? of_row[i] : max;
+	return max;
 }
 
 static int
@@ -856,12 +948,7 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	b->pixels = gk_pixels(&config->geometry);
 	b->raster_rows = gk_rows(&config->geometry);
 	b->missing_bytes = (config->geometry.tiles + 7) / 8;
-	b->lead_max = limit;
-	if (b->lead_max < b->pixels * config->layout.value_size)
-		b->lead_max = b->pixels * config->layout.value_size;
-	if (b->lead_max < gk_bitshuffle_bound(b->pixels))
-		b->lead_max = gk_bitshuffle_bound(b->pixels);
-	b->lead_max += ARROW_BLOCK;
+	b->place_max = place_max(b, limit);
 
 	most[FRAMES_SHELL_PEAKS] =
 		(config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL) *
@@ -872,7 +959,7 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	id.table = arrow_table_name(ARROW_FRAMES);
 	ret = table_init(t, &config->tables->schema[ARROW_FRAMES], &id,
 		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL, sets, 0,
-		most);
+		0, most);
 	if (ret < 0)
 		goto fail;
 
@@ -890,7 +977,7 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	id.table = arrow_table_name(ARROW_IMAGES);
 	ret = table_init(t, &config->tables->schema[ARROW_IMAGES], &id,
 		config->images_interval ? config->images_interval : BATCH_IMAGES_INTERVAL, sets,
-		config->references, most);
+		config->references, config->place != NULL ? BATCH_PLACE_PARTS : 0, most);
 	if (ret < 0)
 		goto fail;
 	*builder = b;

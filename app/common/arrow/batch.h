@@ -4,11 +4,12 @@
  * Builds record batches of the tables `frames` and `images` from frame records.
  *
  * A record is copied once, from its output slot and its profile to the end of growing columns, so
- * that all of them can be reused immediately. The largest column can grow in memory of the caller,
- * so that its bytes are not copied again. The bytes of a chunk, and the values of a full image or
- * of CSR data, need not be copied at all: batch_builder_refer() adds a row that refers to them in
- * their output slot. The other bytes of CSR data then stay in the slot, too, until batch_emit
- * copies them. One thread per builder. There is no lock, and no allocation after
+ * that all of them can be reused immediately. The bytes of an image can be copied to memory of the
+ * caller instead, row after row, so that they are not copied again: the body then has them as
+ * parts, column after column. The bytes of a chunk, and the values of a full image or of CSR data,
+ * need not be copied at all: batch_builder_refer() adds a row that refers to them in their output
+ * slot. The other bytes of CSR data then stay in the slot, too, until batch_emit copies them. One
+ * thread per builder. There is no lock, and no allocation after
  * batch_builder_create(). With several sets of columns a batch is written in place while the next
  * one grows.
  *
@@ -45,6 +46,13 @@
 
 #define BATCH_SETS_MAX 8
 
+/**
+ * Maximum number of parts of a body that is in memory of batch_place, if adjacent parts that are
+ * not there count as one. Rows of CSR data have three parts each. Rows that follow are copied to
+ * memory of the builder.
+ */
+#define BATCH_PLACE_PARTS 256
+
 /** A record batch. The structure is valid until batch_emit returns; for its bytes see `lasting`. */
 struct batch {
 	enum arrow_table table;
@@ -53,11 +61,12 @@ struct batch {
 	/**
 	 * The non-empty buffers, in the order of the body. Of `frames`, one per column, in order,
 	 * up to `pedestal_version`.
-	 * Of `images`, each part starts at a page, except references, padding and the parts of
-	 * `row_ptr` and `col` that are in output slots: they follow one another. The body begins
-	 * with the column with most of the bytes, if it is not empty: `raw` if the first row is a
-	 * chunk, otherwise `value`. This column is the references and the part that follows them,
-	 * which has the rows that were copied and the padding, if there are any.
+	 * Of `images`, each part starts at a page, except references, padding, parts in memory of
+	 * batch_place and the parts of `row_ptr` and `col` that are in output slots: they follow
+	 * one another. The body begins with the column with most of the bytes, if it is not empty:
+	 * `raw` if the first row is a chunk, otherwise `value`. This column is the references, or
+	 * its parts in memory of batch_place, and the part that follows them, which has the rows
+	 * that were copied to memory of the builder and the padding, if there are any.
 	 */
 	const struct iovec *body;
 	unsigned int nb_body;
@@ -96,12 +105,12 @@ typedef void (*batch_emit)(void *arg, const struct batch *batch);
 typedef void (*batch_reclaim)(void *arg, enum arrow_table table, unsigned int set);
 
 /**
- * Called at the first row of a batch of images. The body of this batch will begin in the returned
- * memory: the column with most of the bytes is built there, and batch_emit may copy the other parts
- * of the body behind it.
- * When batch_emit returns, the builder has finished with the memory.
- * @param size  bytes that this column may need
- * @return a multiple of ARROW_BLOCK; NULL: the batch is built in the builder's memory
+ * Called at the first row of a batch of images, unless it is a reference. `row_ptr`, `col`, `value`
+ * and `raw` of the rows are copied to the returned memory, one behind the other from its start on.
+ * batch_emit finds the parts of the body there by their addresses, and may copy the other parts
+ * behind them. When batch_emit returns, the builder has finished with the memory.
+ * @param size  bytes that these columns may need
+ * @return NULL: the batch is built in the builder's memory
  */
 typedef uint8_t *(*batch_place)(void *arg, uint64_t size);
 

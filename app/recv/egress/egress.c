@@ -1322,8 +1322,8 @@ egress_room(struct egress *e, enum arrow_table table, uint64_t size)
 	if (size > most || most > stats.room / ROOM_PART)
 		return NULL;
 	e->room_table = table;
-	e->room = journal_reserve(e->journal, most);
-	return e->room != NULL ? e->room + XFER_BLOCK : NULL;
+	e->room = journal_reserve(e->journal, XFER_BLOCK + most);
+	return e->room != NULL ? e->room + 2 * XFER_BLOCK : NULL;
 }
 
 /* Reserve room in the journal, and wait for it if necessary. */
@@ -1360,23 +1360,6 @@ refuse(struct egress *e, const struct batch *b)
 	ADD(e->overload.refused, 1);
 }
 
-/*
- * Write the parts of the batch that are neither in the room yet nor in output slots. The block
- * behind the metadata is that of the references, if there are any.
- */
-static void
-fill_room(uint8_t *room, const struct batch *b)
-{
-	uint8_t *to = room + (b->nb_references > 0 ? 2 : 1) * XFER_BLOCK;
-	unsigned int i;
-
-	memcpy(room, b->metadata, b->metadata_size);
-	for (i = b->nb_references; i < b->nb_body; to += b->body[i++].iov_len) {
-		if (b->body[i].iov_base != to)
-			memcpy(to, b->body[i].iov_base, b->body[i].iov_len);
-	}
-}
-
 /* Bytes of the body that are in output slots. */
 static uint64_t
 referred_bytes(const struct batch *b)
@@ -1388,7 +1371,7 @@ referred_bytes(const struct batch *b)
 	return bytes;
 }
 
-/* Fill the room with a batch that begins in output slots. */
+/* Fill the room of a batch that begins in output slots. */
 static void
 fill_references(struct egress *e, struct journal_batch *to, const struct batch *b)
 {
@@ -1408,9 +1391,66 @@ fill_references(struct egress *e, struct journal_batch *to, const struct batch *
 	journal_refer(e->journal, to, reference, b->nb_references);
 }
 
-/* Hand the room over to the lcore. */
+/* Fill a room that was not open: write all that is not in output slots. */
 static void
-hand_over(struct egress *e, const struct batch *b)
+fill_room(struct egress *e, uint8_t *room, struct journal_batch *to, const struct batch *b)
+{
+	/* the block behind the metadata is that of the references */
+	uint8_t *at = room + (b->nb_references > 0 ? 2 : 1) * XFER_BLOCK;
+	unsigned int i;
+
+	memcpy(room, b->metadata, b->metadata_size);
+	for (i = b->nb_references; i < b->nb_body; at += b->body[i++].iov_len)
+		memcpy(at, b->body[i].iov_base, b->body[i].iov_len);
+	if (b->nb_references > 0)
+		fill_references(e, to, b);
+	else
+		journal_fill(e->journal, to);
+}
+
+/* Whether a part of a batch is in the room that is open. @param body  its bytes there */
+static bool
+is_in_room(const struct batch *b, const struct iovec *part, const uint8_t *body)
+{
+	const uint8_t *at = part->iov_base;
+
+	return at >= body && at < body + b->body_length;
+}
+
+/* Fill the open room: copy the other parts of the batch behind those that were built there. */
+static void
+fill_open_room(struct egress *e, uint8_t *room, struct journal_batch *to, const struct batch *b)
+{
+	static_assert((int)BATCH_PLACE_PARTS <= (int)JOURNAL_PARTS, "the journal takes all parts");
+	struct journal_piece piece[JOURNAL_PARTS];
+	uint8_t *const body = room + 2 * XFER_BLOCK;
+	uint64_t end = 0, at;
+	uint32_t i, n = 0;
+
+	memcpy(room, b->metadata, b->metadata_size);
+	for (i = 0; i < b->nb_body; i++)
+		end += is_in_room(b, &b->body[i], body) ? b->body[i].iov_len : 0;
+	for (i = 0; i < b->nb_body; i++) {
+		const struct iovec *part = &b->body[i];
+
+		at = end;
+		if (is_in_room(b, part, body)) {
+			at = (uint8_t *)part->iov_base - body;
+		} else {
+			memcpy(body + end, part->iov_base, part->iov_len);
+			end += part->iov_len;
+		}
+		if (n > 0 && piece[n - 1].at + piece[n - 1].bytes == at)
+			piece[n - 1].bytes += part->iov_len;
+		else
+			piece[n++] = (struct journal_piece){at, part->iov_len};
+	}
+	journal_scatter(e->journal, to, piece, n);
+}
+
+/* Fill the room, and hand it over to the lcore. @param open  of egress_room() */
+static void
+hand_over(struct egress *e, uint8_t *room, bool open, const struct batch *b)
 {
 	struct filled filled = {0};
 
@@ -1428,10 +1468,10 @@ hand_over(struct egress *e, const struct batch *b)
 		memcpy(filled.tally, e->tally, sizeof(e->tally));
 		memset(e->tally, 0, sizeof(e->tally));
 	}
-	if (b->nb_references > 0)
-		fill_references(e, &filled.batch, b);
+	if (open)
+		fill_open_room(e, room, &filled.batch, b);
 	else
-		journal_fill(e->journal, &filled.batch);
+		fill_room(e, room, &filled.batch, b);
 	FAIL_POINT("recv.filled");
 	while (rte_ring_sp_enqueue_elem(e->filled, &filled, FILLED_SIZE) < 0)
 		let_go_on(e, WAIT_US);
@@ -1531,9 +1571,10 @@ egress_put(struct egress *e, const struct batch *b)
 {
 	struct egress_stats *s = &e->stats[b->table];
 	uint8_t *room = e->room;
+	const bool open = room != NULL;
 
 	e->room = NULL;
-	if (room != NULL && (b->table != e->room_table || b->nb_references > 0))
+	if (open && (b->table != e->room_table || b->nb_references > 0))
 		abort(); /* it would overwrite the batch in the room */
 	if (b->table == ARROW_FRAMES)
 		ledger_tally(e->tally, b, e->modules);
@@ -1546,18 +1587,17 @@ egress_put(struct egress *e, const struct batch *b)
 			b->body_length, e->body_max[b->table]);
 		return drop(e, b, -E2BIG);
 	}
-	if (room == NULL)
+	if (!open)
 		room = wait_for_room(e, room_size(b));
 	if (room == NULL) {
 		refuse(e, b);
 		return drop(e, b, -ENOSPC);
 	}
-	fill_room(room, b);
 	/* Count first: at no time may more batches be durable than were put. */
 	ADD(s->put, 1);
 	ADD(s->put_rows, b->rows);
 	ADD(s->bytes, b->metadata_size + b->body_length);
-	hand_over(e, b);
+	hand_over(e, room, open, b);
 	return 0;
 }
 

@@ -10,10 +10,11 @@
  * The writer, the thread that makes batches, is the producer of the journal (journal/journal.h,
  * which also has the memory order). It waits for the lcore only if the journal or the ring is full:
  *  - The lcore grants it the free space of the journal ahead, whenever a batch is released.
- *  - It builds a batch of images in a room of that space (egress_room()), or copies a batch there
- *    that it built elsewhere. It numbers the batches itself. A room belongs to the writer until
- *    egress_put(). It is as large as the largest batch; what a batch does not use remains free for
- *    the next one. Only one room is open at a time, and no room crosses the end of the journal.
+ *  - It copies the rows of a batch of images to a room of that space (egress_room()), or copies a
+ *    batch there that it built elsewhere. It numbers the batches itself. A room belongs to the
+ *    writer until egress_put(). It is as large as the largest batch; what a batch does not use
+ *    remains free for the next one. The columns of a batch are pieces of such a room. Only one room
+ *    is open at a time, and no room crosses the end of the journal.
  *  - It hands the filled room over to the lcore through an rte_ring (egress_put()). The lcore
  *    commits it, which makes it survive the process: the record in the journal, the counts of its
  *    rows in the ledger, and its store. The order of the batches stays.
@@ -252,10 +253,11 @@ struct egress_begin {
 int egress_begin(struct egress *e, const struct egress_begin *run, char message[PATH_MAX]);
 
 /**
- * Open a room in the journal, in which the body of the next batch of a table is built. The next
- * call by the writer is egress_put() of this batch. Writer only; does not wait.
+ * Open a room in the journal, for parts of the body of the next batch of a table. They begin at its
+ * start and follow one another, in any order. The next call by the writer is egress_put() of this
+ * batch. Writer only; does not wait.
  * @param size  bytes that are needed; the room has body_max of the table
- * @return where the body begins, a multiple of XFER_BLOCK; NULL: not enough free space
+ * @return where the first part begins, a multiple of XFER_BLOCK; NULL: not enough free space
  */
 uint8_t *egress_room(struct egress *e, enum arrow_table table, uint64_t size);
 

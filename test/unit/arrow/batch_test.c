@@ -348,6 +348,9 @@ static struct place {
 	unsigned int calls;
 	unsigned int empty; /* batches without a byte in the lead column */
 	unsigned int placed;
+	unsigned int most; /* parts of a batch, if those that follow one another count as one */
+	uint64_t kept;
+	uint64_t copied;
 	uint8_t *bytes;
 	size_t nb;
 } place;
@@ -368,32 +371,51 @@ place_next(void *arg, uint64_t size)
 static void
 place_emit(void *arg, const struct batch *b)
 {
-	uint8_t *at = place.memory;
-	unsigned int i;
+	unsigned int i, parts = 0;
+	const uint8_t *end = NULL; /* of the part before; NULL: elsewhere */
+	uint64_t there = 0, last = 0;
+	uint32_t crc = 0;
 
 	assert_int_equal(b->table == ARROW_FRAMES && place.open, false);
+	assert_int_equal(b->nb_references, 0);
 	place.bytes = realloc(place.bytes, place.nb + b->metadata_size + b->body_length);
 	assert_non_null(place.bytes);
 	memcpy(place.bytes + place.nb, b->metadata, b->metadata_size);
 	place.nb += b->metadata_size;
-	if (place.open) {
-		place.placed += b->body[0].iov_base == at;
-		place.empty += b->body[0].iov_base != at;
+	for (i = 0; i < b->nb_body; i++) {
+		const uint8_t *bytes = b->body[i].iov_base;
+		const size_t size = b->body[i].iov_len;
+		const bool in =
+			place.open && bytes >= place.memory && bytes < place.memory + PLACE_BYTES;
+
+		crc = arrow_crc32c(crc, bytes, size);
+		memcpy(place.bytes + place.nb, bytes, size);
+		place.nb += size;
+		parts += i == 0 || (in ? bytes != end : end != NULL);
+		end = in ? bytes + size : NULL;
+		if (i == 0 && place.open) {
+			place.placed += in;
+			place.empty += !in;
+		}
+		if (!in)
+			continue;
+		/* what is there is the start of the memory, without gaps */
+		there += size;
+		if (last < (uint64_t)(end - place.memory))
+			last = end - place.memory;
 	}
-	for (i = 0; i < b->nb_body; at += b->body[i++].iov_len) {
-		if (place.open && b->body[i].iov_base != at)
-			memcpy(at, b->body[i].iov_base, b->body[i].iov_len);
-		if (!place.open)
-			memcpy(place.bytes + place.nb, b->body[i].iov_base, b->body[i].iov_len);
-		else
-			memcpy(place.bytes + place.nb, at, b->body[i].iov_len);
-		place.nb += b->body[i].iov_len;
-	}
+	assert_int_equal(crc, b->crc32c);
+	assert_int_equal(there, last);
+	if (place.open && parts > place.most)
+		place.most = parts;
+	place.kept += b->kept_bytes;
+	place.copied += b->copied_bytes;
 	place.open = false;
 }
 
+/* @param csr  all kept frames are CSR data */
 static void
-place_frames(struct sample *s, const struct batch_builder_config *c)
+place_frames(struct sample *s, const struct batch_builder_config *c, bool csr)
 {
 	const uint64_t row_ptrs = (gk_rows(&s->geometry) + 1) * sizeof(uint32_t);
 	struct batch_builder *b;
@@ -401,7 +423,11 @@ place_frames(struct sample *s, const struct batch_builder_config *c)
 
 	assert_int_equal(batch_builder_create(&b, c), 0);
 	for (i = 0; i < 200; i++) {
-		sample_next(s, 1, 6);
+		sample_next(s, 1, csr ? 8 : 6);
+		if (csr && frame_verdict_is_kept(s->record.verdict)) {
+			s->record.kind = GK_KIND_CSR;
+			sample_csr(s);
+		}
 		/* kept frames without a pixel: some batches have no others */
 		if (i >= 100 && i < 140 && frame_verdict_is_kept(s->record.verdict)) {
 			s->record.kind = GK_KIND_CSR;
@@ -414,9 +440,13 @@ place_frames(struct sample *s, const struct batch_builder_config *c)
 	batch_builder_destroy(b);
 }
 
-/* The bytes of a batch do not depend on where its largest column is built. */
+/*
+ * The bytes of a batch do not depend on where its rows are copied to.
+ * @param csr  all kept frames are CSR data
+ * @param way  the last one: 0: in the builder's memory; 1: elsewhere; 2: every second batch
+ */
 static void
-placed(void **state)
+check_placed(enum gk_value value, bool chunks, bool csr, uint32_t interval, unsigned int last)
 {
 	uint8_t *expected = NULL;
 	struct batch_builder_config c;
@@ -425,13 +455,14 @@ placed(void **state)
 	size_t nb = 0;
 	unsigned int way;
 
-	for (way = 0; way < 3; way++) {
+	for (way = 0; way <= last; way++) {
 		memset(&place, 0, sizeof(place));
-		sample_init(&s, 17, GK_VALUE_F32, 1);
+		sample_init(&s, 17, value, 1);
+		s.chunks = chunks;
 		assert_int_equal(sample_tables(&s, &t), 0);
 		c = sample_builder_config(&s, &t);
-		c.frames_interval = 20;
-		c.images_interval = 5;
+		c.frames_interval = 4 * interval;
+		c.images_interval = interval;
 		c.byte_limit = 3 << 20;
 		c.emit = place_emit;
 		if (way > 0) {
@@ -440,13 +471,12 @@ placed(void **state)
 			place.memory = aligned_alloc(ARROW_BLOCK, PLACE_BYTES);
 			assert_non_null(place.memory);
 		}
-		place_frames(&s, &c);
+		place_frames(&s, &c, csr);
 		if (way == 0) {
 			expected = place.bytes;
 			nb = place.nb;
 		} else {
-			assert_true(place.placed > 10);
-			assert_true(place.empty > 1);
+			assert_true(place.most <= BATCH_PLACE_PARTS);
 			assert_int_equal(place.nb, nb);
 			assert_memory_equal(place.bytes, expected, nb);
 			free(place.bytes);
@@ -498,6 +528,29 @@ placed_and_destroyed(void **state)
 	free(place.bytes);
 	arrow_tables_free(&t);
 	sample_free(&s);
+}
+
+static void
+placed(void **state)
+{
+	check_placed(GK_VALUE_F32, false, false, 5, 1);
+	assert_true(place.placed > 10);
+	assert_true(place.empty > 1);
+	/* not those of chunks, which are compressed to that place */
+	assert_true(place.copied <= place.kept);
+	check_placed(GK_VALUE_F32, false, false, 5, 2);
+	assert_true(place.placed > 10);
+	check_placed(GK_VALUE_I16, true, false, 5, 2);
+	/* each byte of CSR data is copied once */
+	check_placed(GK_VALUE_F32, false, true, 20, 1);
+	assert_int_equal(place.copied, place.kept);
+	assert_true(place.most > 3 * 15);
+	check_placed(GK_VALUE_I16, true, true, 20, 1);
+	assert_int_equal(place.copied, place.kept);
+	/* more rows than there can be parts */
+	check_placed(GK_VALUE_F32, false, true, 150, 1);
+	assert_in_range(place.most, BATCH_PLACE_PARTS - 10, BATCH_PLACE_PARTS);
+	assert_true(place.copied > place.kept && place.copied < 2 * place.kept);
 }
 
 /* Output slots that batches may refer to, and what a builder made of them. */

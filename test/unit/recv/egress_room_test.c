@@ -49,7 +49,7 @@ static struct writer {
 	uint64_t put[ARROW_TABLES]; /* atomic: put without an error */
 	uint64_t committed;	    /* atomic: batches in the journal */
 	uint64_t rooms;
-	uint64_t in_place; /* of the rooms, those in which the values were built */
+	uint64_t emitted; /* of the rooms, those of batches that were emitted */
 	uint64_t references;
 	uint64_t no_slot; /* images that found no free slot */
 	uint64_t refused;
@@ -113,8 +113,12 @@ emit(void *arg, const struct batch *b)
 	const uint64_t rooms = w->rooms;
 	int ret;
 
-	if (b->table == ARROW_IMAGES && rooms > w->in_place)
-		w->in_place = rooms;
+	if (b->table == ARROW_IMAGES && rooms > w->emitted) {
+		w->emitted = rooms;
+		/* each byte is copied once, to the room; raw frames are compressed to it */
+		if (b->copied_bytes > b->kept_bytes)
+			abort();
+	}
 	w->references += b->nb_references;
 	ret = egress_put(w->egress, b);
 	if (ret == 0) {
