@@ -399,6 +399,8 @@ main(int argc, char **argv)
 	struct options o;
 	int ret;
 
+	/* a reader that has gone does not end --follow, and leaves no lock behind */
+	signal(SIGPIPE, SIG_IGN);
 	if (options_parse(&o, argc, argv, message) < 0) {
 		escaped_line(stderr, "braggline-export: %s", message);
 		return EXIT_USAGE;

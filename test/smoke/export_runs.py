@@ -3,8 +3,10 @@
 says. sys.argv[1] is the build directory."""
 
 import csv
+import ctypes
 import io
 import os
+import struct
 import subprocess
 import sys
 
@@ -37,6 +39,30 @@ def receive(name, *settings, geometry=True):
             BUILD, runs['where'], name, *(simulated_runs.GEOMETRY if geometry else ()), *settings,
             frames=FRAMES)
     return runs[name]
+
+
+def refuse(error, call, argument=None):
+    """@return function that makes a system call fail in this process (seccomp(2))
+
+    call      number
+    argument  low half of its second argument; None: any"""
+    # offsets in struct seccomp_data: number of the system call, low half of the second argument
+    code = [(0x20, 0, 0, 0), (0x15, 0, 1 if argument is None else 3, call)]
+    if argument is not None:
+        code += [(0x20, 0, 0, 24), (0x15, 0, 1, argument)]
+    code += [(0x06, 0, 0, 0x50000 | error), (0x06, 0, 0, 0x7fff0000)]
+    text = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *c) for c in code))
+    program = struct.pack('H6xQ', len(code), ctypes.addressof(text))
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def install():
+        # PR_SET_NO_NEW_PRIVS; PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+        if libc.prctl(38, 1, 0, 0, 0) < 0 or libc.prctl(22, 2, program, 0, 0) < 0:
+            raise OSError(ctypes.get_errno(), 'prctl')
+
+    # the buffer lives as long as the function
+    install.text = text
+    return install
 
 
 def export(*arguments, status=0):

@@ -6,7 +6,6 @@ run's pixels, peaks, geometry and columns; an export is interrupted and continue
 usage: export_test.py BUILD-DIR [CASE]...
 """
 
-import ctypes
 import errno
 import fcntl
 import importlib.util
@@ -25,7 +24,7 @@ import time
 
 from cases import Skipped, case, run_cases, want
 from export_runs import (COLS, EXPORT, FILTER, PEAKS, ROWS, SCAN, calibration_mask, export, h5py,
-                         images, kept, numpy, receive, runs, same_as, sparse_images, table)
+                         images, kept, numpy, receive, refuse, runs, same_as, sparse_images, table)
 
 ORACLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../shared/oracles')
 
@@ -654,23 +653,18 @@ def two_exports_do_not_write_the_same_files(where):
     same_as(run, f'{where}/both/lyso_master.h5', kept(run))
 
 
-def without_locks(error):
-    """@return function that makes F_OFD_SETLK of fcntl(2) fail in this process (seccomp(2))"""
-    # offsets in struct seccomp_data: number of the system call, low half of the second argument
-    code = [(0x20, 0, 0, 0), (0x15, 0, 3, 72), (0x20, 0, 0, 24), (0x15, 0, 1, fcntl.F_OFD_SETLK),
-            (0x06, 0, 0, 0x50000 | error), (0x06, 0, 0, 0x7fff0000)]
-    text = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *c) for c in code))
-    program = struct.pack('H6xQ', len(code), ctypes.addressof(text))
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def install():
-        # PR_SET_NO_NEW_PRIVS; PR_SET_SECCOMP, SECCOMP_MODE_FILTER
-        if libc.prctl(38, 1, 0, 0, 0) < 0 or libc.prctl(22, 2, program, 0, 0) < 0:
-            raise OSError(ctypes.get_errno(), 'prctl')
-
-    # the buffer lives as long as the function
-    install.text = text
-    return install
+@case
+def output_that_nobody_reads_is_an_error(where):
+    run = receive('image')
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([EXPORT, '--output', where, run], stdin=subprocess.DEVNULL, stdout=write,
+                          stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    os.close(write)
+    want(done.returncode == 1, done.returncode, done.stderr)
+    want(done.stderr == 'braggline-export: cannot write to standard output: Broken pipe\n', done.stderr)
+    want('.lyso.export.lock' not in os.listdir(where), os.listdir(where))
+    same_as(run, f'{where}/lyso_master.h5', kept(run))
 
 
 @case
@@ -682,7 +676,7 @@ def a_file_system_without_locks_is_a_warning(where):
         out = f'{where}/{error}'
         done = subprocess.run([EXPORT, '--output', out, run], stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=60, check=False,
-                              preexec_fn=without_locks(error))
+                              preexec_fn=refuse(error, 72, fcntl.F_OFD_SETLK))
         want(done.returncode == 0, done.stderr)
         want(done.stderr.count('the file system has no locks; continuing without') == 1, done.stderr)
         want(not os.path.exists(f'{out}/.lyso.export.lock'), os.listdir(out))
