@@ -143,6 +143,8 @@ slow_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, uint32_t run,
 	uint32_t bragg = 0, csr = 0, nan = 0, finite = 0;
 	vec_i64 sum = vec_set_i32(0);
 
+	/* GCC does not unroll four vectors by itself */
+#pragma GCC unroll 4
 	for (int k = 0; k < RUN_VECS; k++) {
 		const uint64_t at = x + k * VEC_LANES;
 		const vec_f32 photons = photons_any(t, at, vec_words(raw + at));
