@@ -101,7 +101,7 @@ growing_file_add(struct growing_file *g, struct export *e, size_t nb)
 	char path[PATH_MAX], part[PATH_MAX];
 	struct h5 *h = &g->h;
 	size_t done = 0;
-	int ret = 0, published = 0;
+	int ret = 0, published;
 
 	data_file_path(e, g->number, path);
 	export_part(path, part);
@@ -119,12 +119,11 @@ growing_file_add(struct growing_file *g, struct export *e, size_t nb)
 	/* the first error is the reason */
 	if (h->failed)
 		return ret < 0 ? ret : fail(e, g->named ? path : part, h->message, -EIO);
+	published = g->named ? 0 : export_publish(part, path);
+	if (published < 0)
+		return ret < 0 ? ret : fail(e, path, strerror(-published), published);
+	g->named = true;
 	g->nb += done;
-	if (!g->named)
-		published = export_publish(part, path);
-	g->named |= published == 0;
-	if (ret == 0 && published < 0)
-		ret = fail(e, path, strerror(-published), published);
 	return ret;
 }
 
