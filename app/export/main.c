@@ -387,8 +387,8 @@ run_export(struct export *e, const struct options *o, const struct scan_sets *se
 	return source_report_lost(e) || damaged > 0 || e->images.orphans > 0 ? 1 : 0;
 }
 
-int
-main(int argc, char **argv)
+static int
+run(int argc, char **argv)
 {
 	struct sigaction stop = {.sa_handler = export_stop};
 	char message[OPTIONS_MESSAGE_LEN];
@@ -399,8 +399,6 @@ main(int argc, char **argv)
 	struct options o;
 	int ret;
 
-	/* a reader that has gone does not end --follow, and leaves no lock behind */
-	signal(SIGPIPE, SIG_IGN);
 	if (options_parse(&o, argc, argv, message) < 0) {
 		escaped_line(stderr, "braggline-export: %s", message);
 		return EXIT_USAGE;
@@ -439,7 +437,20 @@ main(int argc, char **argv)
 	close_run(&e);
 	free(sets.stem);
 	scan_list_free(&list);
-	if (fflush(stdout) != 0 && ret == 0)
-		ret = export_complain("cannot write to standard output: %s%s", strerror(errno), "");
 	return ret == -EINTR ? EXIT_INTERRUPTED : ret != 0 ? EXIT_INCOMPLETE : 0;
+}
+
+int
+main(int argc, char **argv)
+{
+	int status;
+
+	/* a reader that has gone does not end --follow, and leaves no lock behind */
+	signal(SIGPIPE, SIG_IGN);
+	status = run(argc, argv);
+	if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
+		(void)export_complain("cannot write to standard output%s%s", "", "");
+		status = EXIT_INCOMPLETE;
+	}
+	return status;
 }

@@ -662,7 +662,7 @@ def output_that_nobody_reads_is_an_error(where):
                           stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     os.close(write)
     want(done.returncode == 1, done.returncode, done.stderr)
-    want(done.stderr == 'braggline-export: cannot write to standard output: Broken pipe\n', done.stderr)
+    want(done.stderr == 'braggline-export: cannot write to standard output\n', done.stderr)
     want('.lyso.export.lock' not in os.listdir(where), os.listdir(where))
     same_as(run, f'{where}/lyso_master.h5', kept(run))
 
