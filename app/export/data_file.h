@@ -67,7 +67,7 @@ ssize_t data_file_same_frames(
 /**
  * Write chunks.
  * @param at    place of the first one in the dataset
- * @param done  out: images whose chunks were written, also after an error
+ * @param done  out: images whose chunks were written, even after an error
  * @return as above
  */
 int data_file_put_chunks(struct export *e, struct h5 *h, hid_t set, size_t first, size_t nb,

@@ -189,7 +189,7 @@ allocate(struct file *f, uint64_t end)
 			f->allocated += ROOM;
 			continue;
 		}
-		/* a full disk: also a call that fails may have allocated some */
+		/* a full disk: even a call that fails may have allocated some */
 		(void)give_back(f);
 		f->allocated = UINT64_MAX;
 	}
@@ -364,9 +364,10 @@ driver_close(H5FD_t *common)
 		close(f->direct);
 	if (close(f->fd) < 0)
 		ret = ret != 0 ? ret : errno;
-	if (!f->is_stuck)
+	if (!f->is_stuck) {
 		free(f->pages);
-	free(f->copy);
+		free(f->copy);
+	}
 	free(f);
 	return ret != 0 ? fail("cannot close the file", ret) : 0;
 }

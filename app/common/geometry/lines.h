@@ -29,7 +29,7 @@ lines_next(char **rest)
 	return line;
 }
 
-/** Remove blanks and tabs at both ends. @return the text without those at its begin */
+/** Remove blanks and tabs at both ends. @return the text without those at its beginning */
 static inline char *
 lines_strip(char *text)
 {

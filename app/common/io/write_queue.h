@@ -50,7 +50,7 @@ int write_queue_sync(struct write_queue *q, uint64_t tag);
  */
 int write_queue_reap(struct write_queue *q, bool wait, struct arrow_io_done *done);
 
-/** Nothing may be in flight. */
+/** Nothing may be in flight, unless write_queue_reap() has failed. */
 void write_queue_close(struct write_queue *q);
 
 #endif /* WRITE_QUEUE_H */
