@@ -71,7 +71,7 @@ def body_in_journal(ring, record, metadata):
 
 def held_images(path, retained):
     """Batches of images in a journal whose last frame is at most this one, the newest last: a list
-    of (sequence, rows, first frame, offset of the first byte of the body)."""
+    of (sequence, rows, first frame, offset of the metadata, offset of the first byte of the body)."""
     found = []
     with open(path, 'rb') as ring:
         header = ring.read(BLOCK)
@@ -82,8 +82,9 @@ def held_images(path, retained):
             position, sequence, rows, first, last = struct.unpack_from('<5Q', batches, at + 8)
             if batches[at] != 1 or batches[at + 70] != TABLES.index('images') or last > retained:
                 continue
-            (body, _), *_ = body_in_journal(ring, batches[at:at + 128], data_at + position % size)
-            found.append((sequence, rows, first, body))
+            metadata = data_at + position % size
+            (body, _), *_ = body_in_journal(ring, batches[at:at + 128], metadata)
+            found.append((sequence, rows, first, metadata, body))
     return sorted(found)
 
 

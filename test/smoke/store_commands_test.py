@@ -732,7 +732,7 @@ def check_damaged_ring(store, chain, left, ring):
     """A damaged batch of a journal is listed and stays there. The others are imported."""
     target = f'{chain.where}/target'
     os.mkdir(target)
-    sequence, _, first, body = held_images(ring, 1 << 62)[-2]
+    sequence, _, first, _, body = held_images(ring, 1 << 62)[-2]
     flip(ring, body + 100)
     with open(ring, 'rb') as file:
         before = file.read()

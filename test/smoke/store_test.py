@@ -19,7 +19,7 @@ import time
 
 import background
 from cases import wait, want
-from chain import flip, has_batch, held, held_images, ledger, ledgers, parts, stored
+from chain import BLOCK, flip, has_batch, held, held_images, ledger, ledgers, parts, stored
 
 FLOAT = f'(0-1)@(0-{os.cpu_count() - 1})'
 PERIOD = 10   # frames of the capture, which is repeated
@@ -202,8 +202,8 @@ def flip_unsent(chain):
         return held_images(chain.ring, ledger(chain.ring)['retained'])
     # a store that is gone gets at most 30 batches
     wait('batches that were not sent', lambda: len(batches()) >= 60)
-    sequence, rows, first, body = batches()[-1]
-    flip(chain.ring, body - 100)
+    sequence, rows, first, metadata, _ = batches()[-1]
+    flip(chain.ring, metadata + BLOCK - 100)
     chain.spoilt = sequence, rows, first
 
 
@@ -220,7 +220,7 @@ def check_flipped(chain, found):
 
 def spoil(chain, left):
     """Change a bit of the newest batch of images whose rows are in the journal."""
-    sequence, rows, first, body = held_images(chain.ring, chain.before['retained'])[-1]
+    sequence, rows, first, _, body = held_images(chain.ring, chain.before['retained'])[-1]
     flip(chain.ring, body + 100)
     chain.spoilt = sequence, rows, first
     want(left[(chain.before['incarnation'], 'images')].pop(sequence) == rows, left)
