@@ -137,8 +137,7 @@ def writer(sock):
     yield 'writer_copied_bytes', reply.get('copied_bytes', 0), {}
 
 
-def egress(sock):
-    reply = sock.cmd('/braggline/egress')
+def egress(reply):
     active = reply['active']
     ring = reply['journal'] if active else dict.fromkeys(
         ('batches', 'bytes', 'room', 'in_doubt', 'full', 'slots', 'slots_held'), 0)
@@ -165,11 +164,9 @@ def egress(sock):
         yield 'egress_store_stuck', store['stuck'], labels
 
 
-def latency(sock):
+def latency(reply, stores):
     """Histograms as Prometheus has them: each bucket with all below it."""
-    reply = sock.cmd('/braggline/latency')
     below = reply.pop('below_us')
-    stores = sock.cmd('/braggline/egress')
     if stores['active']:
         reply['kept_to_durable'] = stores['kept_to_durable']
     for step, histogram in reply.items():
@@ -189,6 +186,7 @@ def metrics(sock):
     about = sock.cmd('/braggline/info')
     labels = {k: about[k] for k in ('version', 'dpdk', 'detector', 'kernel', 'gpu')}
     pedestal = sock.cmd('/braggline/pedestal')
+    stores = sock.cmd('/braggline/egress')
     return [
         ('info', 1, labels),
         ('runs', sock.cmd('/braggline/run/status')['runs'], {}),
@@ -205,8 +203,8 @@ def metrics(sock):
             'gang_pending_batches': 'pending'}),
         *builder(sock),
         *writer(sock),
-        *egress(sock),
-        *latency(sock),
+        *egress(stores),
+        *latency(sock.cmd('/braggline/latency'), stores),
         ('pedestal_updates', pedestal['updates'], {}),
         ('pedestal_samples', pedestal['update_samples'], {}),
         ('pedestal_version', pedestal['pedestal_version'], {}),
