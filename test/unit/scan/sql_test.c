@@ -1217,13 +1217,12 @@ test_checks_are_no_cost_of_a_statement(void **state)
 
 	rig_open(&r, dir);
 	nb_checks = 0;
-	check_takes_ns = 2 * SQL_KEPT_NS;
+	/* longer than the statement itself on any machine */
+	check_takes_ns = UINT64_C(300000000);
 	free(read_rows(&r, sql, 0, &length, &batches));
 	first = nb_checks;
 	assert_true(length > 0 && first > 0);
-	assert_int_equal(sql_session_execute(&r.session, "SELECT 1 AS n", SQL_NATIVE), 0);
-	assert_int_equal(r.session.kept_list.nb, 1);
-	assert_string_equal(r.session.kept_list.entry[0].sql, sql);
+	assert_in_range(r.session.cost, 1, check_takes_ns);
 	free(read_rows(&r, sql, 0, &length, &batches));
 	assert_true(length > 0);
 	assert_int_equal(nb_checks, first);
