@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from rdma_peer import ETHERNET_MAX, LINK, THEIRS
+from rdma_peer import ETHERNET_MAX, LINK, THEIRS, step
 from rxe_vm import Broken, Guest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../smoke'))
@@ -80,6 +80,17 @@ class Ends:
             raise Broken(f'{name} does not end') from None
         if status:
             raise Broken(f'{name}: status {status}')
+
+    def play(self, *parts):
+        """Run the parts of a test, which get this object. Print all logs if one fails."""
+        begin = time.monotonic()
+        try:
+            for part in parts:
+                part(self)
+                step(part.__name__, begin)
+        except (AssertionError, Broken) as wrong:
+            self.show()
+            raise Broken(str(wrong)) from wrong
 
     def show(self):
         """Print all logs."""
