@@ -32,7 +32,7 @@ struct column_set {
  * others in slots.
  */
 struct front {
-	struct iovec *part; /* in slots, one a row; NULL: the column has none */
+	struct iovec *part; /* NULL: the column has none */
 	uint32_t nb;
 	uint64_t bytes;
 	uint32_t crc;
