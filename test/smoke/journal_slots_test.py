@@ -9,10 +9,13 @@ receiver to a store.
 2. The same detector with a receiver whose journal has no slots: each byte is copied. The bodies of
    all batches of images are the same as in 1.
 
-usage: journal_slots_test.py BUILD-DIR
+The receiver is killed once, or repeatedly for SECONDS.
+
+usage: journal_slots_test.py BUILD-DIR [SECONDS]
 """
 
 import sys
+import time
 
 import chain
 import world
@@ -72,7 +75,16 @@ def kill_receiver(w):
     receive(recv)
     wait('slots that are free again', lambda: slots(recv)[1] < 20)
     want_no_more_copies(recv)
-    print(f'{held} of {slots(recv)[0]} slots were held by the killed receiver')
+    print(f'{held} of {slots(recv)[0]} slots were held by the killed receiver', flush=True)
+
+
+def kill_receivers(w, seconds):
+    end = time.monotonic() + seconds
+    kills = 0
+    while not kills or time.monotonic() < end:
+        kill_receiver(w)
+        kills += 1
+    print(kills, 'receivers were killed')
 
 
 def copy(w):
@@ -109,7 +121,8 @@ def play(build, story, **settings):
 
 
 def main():
-    referred = play(sys.argv[1], kill_receiver, egress__journal_slots=SLOTS)
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 0
+    referred = play(sys.argv[1], lambda w: kill_receivers(w, seconds), egress__journal_slots=SLOTS)
     copied = play(sys.argv[1], copy, egress__journal_slots=0)
     both = referred.keys() & copied.keys()
     different = [frames for frames in sorted(both) if referred[frames] != copied[frames]]
