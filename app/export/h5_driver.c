@@ -372,7 +372,7 @@ driver_close(H5FD_t *common)
 	return ret != 0 ? fail("cannot close the file", ret) : 0;
 }
 
-/* Whether both are the same file, as HDF5 must know. */
+/* Compare two files, as HDF5 does to find files that are open already. */
 static int
 driver_cmp(const H5FD_t *a, const H5FD_t *b)
 {

@@ -145,7 +145,8 @@ watchdog_stop(struct watchdog *w)
 	until.tv_sec += JOIN_S;
 	if (pthread_timedjoin_np(w->thread, NULL, &until) != 0) {
 		/* sd_notify() waits for a reader; the thread owns `w` and ends with the process */
-		LOG(WARNING, "NOTIFY_SOCKET is not read: its last messages are not sent\n");
+		LOG(WARNING,
+			"the service manager does not read NOTIFY_SOCKET: last messages dropped\n");
 		pthread_detach(w->thread);
 		return;
 	}

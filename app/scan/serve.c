@@ -120,7 +120,7 @@ serve(struct scan_server_config *config)
 		n->work.copied_bytes, n->work.gathered_bytes);
 	if (!scan_server_is_idle(s)) {
 		/* engines that do not notice an interrupt, peers that are gone: free nothing */
-		LOG(WARNING, "sessions do not end: they are ended with the process\n");
+		LOG(WARNING, "sessions are still open after the time limit: the process exits\n");
 		_exit(0);
 	}
 	serve_telemetry_close();

@@ -89,7 +89,7 @@ answer_rdma(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 static const struct telemetry_command commands[] = {
-	{"/braggline/scan", "", "Counters of the server of queries since its start, by cause",
+	{"/braggline/scan", "", "Counters of the query server since its start, by cause",
 		"sessions (authenticated connections), sessions_current (with those whose engine "
 		"has not ended yet), sessions_lost (not closed by their clients); queries, "
 		"queries_current, queries_failed (with those that were ended), queries_cancelled "

@@ -94,7 +94,7 @@ telemetry_socket_connect(
 			poll(&(struct pollfd){.fd = cancel, .events = POLLIN}, 1, RETRY_MS) != 0)
 			goto fail;
 	}
-	*why = "it does not answer as DPDK's telemetry does";
+	*why = "it is not a DPDK telemetry socket";
 	ret = read_greeting(s, deadline);
 	if (ret == 0)
 		return 0;

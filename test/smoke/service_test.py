@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The receiver, the store and the server of queries as services: a stand-in for systemd receives their messages. Also a
+"""The receiver, the store and the query server as services: a stand-in for systemd receives their messages. Also a
 receiver without root, as the units start it, and the page of another user that shows it.
 
 usage: service_test.py BUILD-DIR SOURCE-DIR [CASE...]
@@ -161,7 +161,7 @@ def a_service_manager_that_does_not_read_does_not_keep_a_receiver(where):
     with service(command, where, manager.environment()) as process:
         want(process.wait(SECONDS) == 0, 'failed')
     with open(f'{where}/log', encoding='utf-8') as log:
-        want('NOTIFY_SOCKET is not read' in log.read(), 'not told')
+        want('does not read NOTIFY_SOCKET' in log.read(), 'not told')
 
 
 def is_ready_when_it_listens(where, name, port, keys, *arguments):

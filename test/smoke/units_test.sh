@@ -74,7 +74,7 @@ if [ -e "$where/braggline-view.service" ]; then
 	done
 fi
 
-# the server of queries cannot change files of runs, nor reach the sockets of the dataplane
+# the query server cannot change files of runs, nor reach the sockets of the dataplane
 for line in User=braggline-scan SupplementaryGroups=braggline ProtectSystem=strict NoNewPrivileges=yes \
 	InaccessiblePaths=-/run/braggline; do
 	grep -qx "$line" "$where/braggline-scan@.service" || die "braggline-scan@.service: no line $line"

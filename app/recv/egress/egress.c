@@ -305,9 +305,9 @@ enter(struct egress *e, enum egress_level step)
 }
 
 /*
- * A file may contain batches that were returned. They were not counted, so they would hide the same
- * number of imported batches. The next receiver that adopts the journal then discards the records
- * of batches in doubt. At worst there are duplicates, which reconcile finds.
+ * A file may contain batches that were returned. They are not in the count of spilled batches, so
+ * as many imported batches would not be noticed. The next receiver that adopts the journal then
+ * discards the records of batches in doubt. At worst there are duplicates, which reconcile finds.
  */
 static void
 look_for_uncut(struct egress *e)

@@ -290,8 +290,8 @@ store_client_take_wrong(struct store_client *s, uint32_t batch, const struct jou
 		return 0;
 	s->corrupted_logged = s->heard;
 	CLIENT_LOG(WARNING, s,
-		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") arrives with a wrong "
-		"CRC-32C again and again, and the copy here was checked: the network path or the "
+		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") arrived with a wrong "
+		"CRC-32C repeatedly, although the copy here is correct: the network path or the "
 		"memory of the store corrupts it. It and others like it stay in the journal until "
 		"a store has them; sending some of them again every %u ms",
 		b->sequence, arrow_table_name(b->table), b->first, b->last, XFER_CORRUPTED_MS);

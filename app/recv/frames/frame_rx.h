@@ -131,10 +131,12 @@ struct frame_rx {
 	 * RX role, which uses those of its streams */
 	struct frame_use *use;
 } __rte_cache_aligned;
-static_assert(
-	offsetof(struct frame_rx, waits_for) == RTE_CACHE_LINE_SIZE, "the RX role's own line");
-static_assert(offsetof(struct frame_rx, progress) == 2 * RTE_CACHE_LINE_SIZE, "the builder's");
-static_assert(sizeof(struct frame_rx) == 223 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
+static_assert(offsetof(struct frame_rx, waits_for) == RTE_CACHE_LINE_SIZE,
+	"waits_for begins the lines of the RX role");
+static_assert(offsetof(struct frame_rx, progress) == 2 * RTE_CACHE_LINE_SIZE,
+	"progress begins those of the builder");
+static_assert(sizeof(struct frame_rx) == 223 * RTE_CACHE_LINE_SIZE,
+	"each uint64_t array by stream has 8 lines");
 
 /** Discard the RX role's state of the old window, and acknowledge the new generation. */
 void frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation);

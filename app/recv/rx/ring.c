@@ -109,7 +109,7 @@ trailer_at(const struct rx_ring *r, const struct rx_ring_stream *st, uint64_t fr
 	return (uint64_t *)(tile_at(r, st, frame, tile) + r->messages->card.tile_bytes);
 }
 
-/** Number of the frame that a trailer is of. */
+/** Frame number in a trailer. */
 static uint64_t
 number_of(const uint64_t *trailer)
 {
@@ -185,7 +185,7 @@ clear(struct rx_ring *r, uint32_t stream, uint64_t frame)
 	}
 }
 
-/** Count an event that is none: of another stream's number, or with data. */
+/** Count an invalid event: it has the number of another stream, or data. */
 static void
 refuse_event(struct rx *rx, uint32_t stream, const struct rdma_wc *wc)
 {

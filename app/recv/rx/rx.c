@@ -209,7 +209,7 @@ has_run(const struct rx *rx)
 	return __atomic_load_n(&rx->table->window.state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_CLOSED;
 }
 
-/** What a packet counts as that is not placed. @param retry  it has waited or was held */
+/** The counter of a packet that is not placed. @param retry  the packet has waited or was held */
 static enum rx_counter
 counter_of_drop(
 	const struct rx *rx, const struct rx_packet *p, enum frame_placement result, bool retry)
@@ -281,7 +281,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 		}
 		if (unlikely(result >= FRAME_PLACE_WAIT)) {
 			if (result == FRAME_PLACE_WAIT) {
-				/* no packet waits behind one that is held without room */
+				/* one that could not be held delays no other packet */
 				if (p->held != RX_CROWDED)
 					wait_for(rx->waiting, p);
 				rx->nb_of_source[p->source]++;

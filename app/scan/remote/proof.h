@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Mutual authentication of a client and a server of queries with the key of the user's identity. It
+ * Mutual authentication of a client and a query server with the key of the user's identity. It
  * is that of stores (xfer/auth.h) with other messages and labels. No transport, clock or threads.
  *
  *     client                                 server

@@ -57,7 +57,7 @@ struct session {
 	struct scan_server *server;
 	enum state state;
 	struct rdma_conn *conn;
-	/* of its own: an adapter's keys can be guessed, and are valid for all of a domain */
+	/* one for each session: rkeys can be guessed, and are valid in the whole domain */
 	struct rdma_pd *pd;
 	bool established;
 	struct xfer_qp link;
@@ -832,7 +832,7 @@ work(struct session *c, uint64_t now)
 	return busy;
 }
 
-/* Update the values that are no sums. */
+/* Update the gauges. */
 static void
 count_current(struct scan_server *s)
 {

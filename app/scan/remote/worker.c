@@ -107,7 +107,7 @@ wake_lcore(const struct scan_worker *w)
 }
 
 /*
- * Wait for the client or for the lcore, which must know it, with the lock.
+ * Wait for the client or for the lcore, and tell the lcore so. The caller holds the lock.
  * @param until  the thread is woken when it returns true
  */
 static void
@@ -148,7 +148,7 @@ unlock_and_wake_query(struct scan_worker *w)
 	}
 	/* once: what it waits for is not taken back */
 	w->awaited = NULL;
-	/* until it runs, too: an lcore with the same CPU that has nothing to do must not poll */
+	/* even before it runs: an idle lcore on the same CPU must not poll meanwhile */
 	if (w->running)
 		set_working(w);
 	unlock_and_wake(w);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A server of queries, and clients of this test that follow the protocol or do not, over software
+ * A query server, and clients of this test that follow the protocol or do not, over software
  * RoCE and a pair of rings. Skipped without DuckDB's library (BRAGGLINE_DUCKDB). SERVE_SEED repeats
  * the random messages.
  */
