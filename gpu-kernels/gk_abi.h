@@ -121,7 +121,7 @@ enum gk_op {
 #define GK_FRAME_KIND_RAW (1u << 1) /**< write a rejected frame that is kept as GK_KIND_RAW */
 #define GK_FRAME_DARK	  (1u << 2) /**< add the G0 samples to the accumulators gk_work.dark */
 /**
- * The pixels may be overwritten by their sender at any time, and each packet has a *trailer* behind
+ * The pixels may be overwritten by their sender at any time, and each packet has a *trailer* after
  * its pixels, whose first 8 bytes are the number of the frame that they belong to (little-endian,
  * gk_frame.trailer). A gang reads this number before and after it reads the pixels. If either is
  * another number, the packet is treated exactly as a missing one, in all outputs, and its bit is
@@ -227,7 +227,7 @@ GK_STATIC_ASSERT(sizeof(struct gk_peak) == 32, "two peaks are one cache line");
  * select.
  */
 struct gk_details {
-	/** peaks by resolution shell, 0 behind the last one; written if the frame was searched */
+	/** peaks by resolution shell, 0 after the last one; written if the frame was searched */
 	uint32_t shell_peaks[GK_PEAK_SHELLS_MAX];
 	/**
 	 * size of the chunk in the output slot, 0: the slot does not hold one; written if
@@ -506,7 +506,7 @@ gk_missing_map(const struct gk_geometry *g, struct gk_frame *frame)
 /**
  * Offsets in an output slot. `row_ptr` has rows + 1 entries, the first one is 0. `col` and `value`
  * have nnz entries. A plain full image starts at `value`, plain raw data and chunks of
- * gk_details.chunk_bytes at `raw`; the bytes behind a chunk up to `peaks` are undefined. Peaks of
+ * gk_details.chunk_bytes at `raw`; the bytes after a chunk up to `peaks` are undefined. Peaks of
  * a frame that was searched and is kept (its kind is not GK_KIND_NONE) are at `peaks`: the first
  * gk_result.peaks ones, at most peaks_cap. In other frames these bytes are undefined. Offsets are
  * multiples of 64, the stride is a multiple of 4096.

@@ -21,7 +21,7 @@ equal8(const uint8_t *at)
 	return (x >> 7) * 0x0102040810204080 >> 56;
 }
 
-/* Words of bits of the n bytes of a block. `plain` has a byte before them and 64 behind. */
+/* Words of bits of the n bytes of a block. `plain` has a byte before them and 64 after. */
 static void
 equal_words(const uint8_t *plain, uint32_t n, uint64_t *equal)
 {

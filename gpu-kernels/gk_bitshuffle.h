@@ -95,7 +95,7 @@ gk_transpose8(uint64_t x)
 }
 
 /**
- * Clear bits at the end of a block: of runs behind the last start of a match, and of the last
+ * Clear bits at the end of a block: of runs after the last start of a match, and of the last
  * literals.
  * @param equal  bits of the block's last 16 bytes, each set if the byte equals the one before
  */
@@ -141,7 +141,7 @@ bool gk_bitshuffle_continue(struct gk_bitshuffle_job *job, size_t blocks);
 /**
  * Compress n values with the widest instruction set. Any thread may call it.
  * @param from  n values, at any alignment
- * @param to    gk_bitshuffle_bound(n) bytes; those behind the chunk may be overwritten
+ * @param to    gk_bitshuffle_bound(n) bytes; those after the chunk may be overwritten
  * @return size of the chunk in bytes
  */
 size_t gk_bitshuffle_compress(const uint16_t *from, size_t n, uint8_t *to);

@@ -13,7 +13,7 @@
 
 /** Words of a bit for each byte of a block. */
 #define GK_BITSHUFFLE_WORDS (GK_BITSHUFFLE_BYTES / 64)
-/** Words that vectors read behind the last one. */
+/** Words that vectors read after the last one. */
 #define GK_BITSHUFFLE_WORDS_MORE 8
 
 struct gk_bitshuffle_ops {
@@ -70,7 +70,7 @@ gk_bitshuffle_limits(uint64_t *equal, uint32_t n)
 	const uint32_t shift = (n - 16) % 64;
 
 	equal[0] &= ~UINT64_C(1);
-	/* nothing behind the block's last 16 bits counts */
+	/* nothing after the block's last 16 bits counts */
 	*last = (*last & ((UINT64_C(1) << shift) - 1)) |
 		(uint64_t)gk_bitshuffle_end((uint32_t)(*last >> shift) & 0xFFFF) << shift;
 	for (uint32_t i = 1; i <= GK_BITSHUFFLE_WORDS_MORE; i++)
@@ -108,7 +108,7 @@ gk_copy_literals(uint8_t *to, const uint8_t *from, uint32_t n)
  * @param plain  its n bytes, and 64 that are read and ignored
  * @param edge   pairs of positions: the begin of a match, and its end - (GK_BITSHUFFLE_RUN - 1)
  * @param nb     pairs
- * @return size in bytes; up to GK_BITSHUFFLE_MORE bytes behind it are overwritten
+ * @return size in bytes; up to GK_BITSHUFFLE_MORE bytes after it are overwritten
  */
 static inline __attribute__((always_inline)) uint32_t
 gk_bitshuffle_sequences(
@@ -144,7 +144,7 @@ gk_bitshuffle_sequences(
 /**
  * gk_bitshuffle_ops.block, of the functions of an instruction set, which are inlined.
  * @param equal_words  words of bits of the n bytes of a block, each set if the byte equals the one
- *                     before. `plain` has a byte before it and 64 behind
+ *                     before. `plain` has a byte before it and 64 after
  * @param find_edges   pairs of positions for gk_bitshuffle_sequences(). @return their number
  */
 static inline __attribute__((always_inline)) uint32_t

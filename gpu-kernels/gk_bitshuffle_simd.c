@@ -133,7 +133,7 @@ split(const uint16_t *from, uint32_t v, uint8_t *to)
 
 #ifdef __AVX512BW__
 
-/* Words of bits of the n bytes of a block. `plain` has a byte before them and 64 behind. */
+/* Words of bits of the n bytes of a block. `plain` has a byte before them and 64 after. */
 VEC_FN void
 equal_words(const uint8_t *plain, uint32_t n, uint64_t *equal)
 {

@@ -18,7 +18,7 @@
 #define GK_BITSHUFFLE_LENGTH 4
 /** @} */
 
-/** Bytes of literals that a host may write behind a chunk, within its bound. */
+/** Bytes of literals that a host may write after a chunk, within its bound. */
 #define GK_BITSHUFFLE_MORE 64
 
 #ifdef __CUDACC__

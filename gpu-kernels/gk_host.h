@@ -332,7 +332,7 @@ struct gk_crc32c *gk_host_crc32c_create(uint64_t size);
 
 /**
  * @param crc  CRC-32C of a part of a chunk
- * @param end  place behind the part in the chunk
+ * @param end  place after the part in the chunk
  * @return what is added to the sum of the chunk: with XOR, in any order
  */
 uint32_t gk_host_crc32c_part(const struct gk_crc32c *c, uint32_t crc, uint64_t end);

@@ -3,7 +3,7 @@
  * CRC-32C of a chunk from those of its blocks, which threads complete in any order.
  *
  * A CRC is a polynomial over GF(2), modulo that of CRC-32C. The CRC of a chunk of n bytes is the
- * sum of crc x x^(8 (n - end)) over its parts, where `end` is the place behind the part. The end of
+ * sum of crc x x^(8 (n - end)) over its parts, where `end` is the place after the part. The end of
  * a part is known before n. Threads therefore add crc / x^(8 end), and the sum is multiplied by
  * x^(8 n) when it is complete.
  */

@@ -23,7 +23,7 @@
 #define GK_PEAK_VALUES	  144
 /** @} */
 
-/** Entries behind the table for pixels that are not counted. */
+/** Entries after the table for pixels that are not counted. */
 #define GK_PEAK_DUMP 16
 
 /** Pixels of a frame by bin. */

@@ -18,7 +18,7 @@ struct message {
 	bool failed;
 };
 
-/** Make room behind the message. @return where; NULL: out of memory */
+/** Make room after the message. @return where; NULL: out of memory */
 uint8_t *message_room(struct message *m, size_t size);
 
 void message_put(struct message *m, const void *data, size_t size);

@@ -132,7 +132,7 @@ rows_add(struct rows_join *j, const struct scan_record *images, const bool *publ
 	for (i = 0; i < j->nb && j->missing > 0; i++) {
 		if (!published[i] || j->known[i])
 			continue;
-		/* both tables have the same order: the row is often behind the one before */
+		/* both tables have the same order: the row often follows the previous one */
 		for (k = 0; k < rows && other[at] != number[i]; k++)
 			at = at + 1 < rows ? at + 1 : 0;
 		if (k == rows)

@@ -35,7 +35,7 @@
 enum file_state {
 	FILE_PENDING, /* its first block is not written yet */
 	FILE_FOLLOWED,
-	FILE_SEARCHING, /* for the next batch behind a damaged one */
+	FILE_SEARCHING, /* for the next batch after a damaged one */
 	FILE_DONE,
 	FILE_IGNORED,
 };
@@ -758,7 +758,7 @@ file_size(const struct watch_file *f)
 	return fstat(f->fd, &st) == 0 ? st.st_size : 0;
 }
 
-/* Continues behind a batch that is wrong. */
+/* Continues after a batch that is wrong. */
 static void
 skip_damage(struct watch *w, struct watch_file *f, enum scan_record_state state, uint64_t length)
 {
@@ -864,7 +864,7 @@ follow_file(struct watch *w, struct watch_file *f)
 	}
 }
 
-/* Searches the next batch behind a damaged region. */
+/* Searches the next batch after a damaged region. */
 static bool
 search_file(struct watch *w, struct watch_file *f)
 {

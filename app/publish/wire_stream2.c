@@ -279,7 +279,7 @@ put_peaks(struct message *m, const struct wire_peaks *p)
 	put_list(m, "panel", TAG_U16, p->panel, p->nb * sizeof(*p->panel));
 }
 
-/* Compresses photons behind the message, then puts the length of the chunk in front of it. */
+/* Compresses photons after the message, then puts the length of the chunk in front of it. */
 static void
 put_photons(struct message *m, const int16_t *photons, size_t pixels)
 {

@@ -699,7 +699,7 @@ copy_tensors(uint8_t *to, const struct live_file_head *h, const struct live_file
 	append(to, f->missing_map, (h->packets + 7) / 8);
 }
 
-/** Length of the header as u64, the header with blanks behind it, the data. */
+/** Length of the header as u64, the header with blanks after it, the data. */
 static int
 make_tensors(const struct live_file_head *h, const struct live_file_frame *f, const uint8_t *pixels,
 	const struct cells *cells, struct body *body)

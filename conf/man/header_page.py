@@ -47,7 +47,7 @@ def prose(lines):
         item = ITEM.match(line)
         indent = len(line) - len(line.lstrip())
         if depth is not None and line and not item and indent < depth:
-            # behind the list, or behind an inner one
+            # after the list, or after an inner one
             depth = indent if indent else None
             more = more if indent else 0
             out.append('')
@@ -96,7 +96,7 @@ def text_of(comment):
 
 
 def declaration(code):
-    """The declaration at the beginning of the code behind a comment. @return (text, length)"""
+    """The declaration at the beginning of the code after a comment. @return (text, length)"""
     start = len(code) - len(code.lstrip('\n'))
     depth, at = 0, start
     if code[start:].startswith('#define'):

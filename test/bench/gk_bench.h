@@ -84,7 +84,7 @@ packet_of(const struct bench *b, uint32_t frame, uint32_t tile)
 	return (uint16_t *)(b->packets + ((uint64_t)frame * g->tiles + tile) * packet_stride(g));
 }
 
-/* The number behind them, as in frames with GK_FRAME_TRAILER. */
+/* The number after them, as in frames with GK_FRAME_TRAILER. */
 static inline uint64_t *
 trailer_of(const struct bench *b, uint32_t frame, uint32_t tile)
 {

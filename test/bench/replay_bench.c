@@ -33,7 +33,7 @@
 static const char usage[] =
 	"Usage: replay_bench [--mib N] [--seconds S] [--rounds N] [--rows FILE]\n"
 	"Million packets/s of a capture received without end, 8,282 bytes each, on one lcore,\n"
-	"split behind the headers or copied; the frame number of each packet is read. Medians.\n"
+	"split after the headers or copied; the frame number of each packet is read. Medians.\n"
 	"  --mib N      of the large capture (default 256, eight times a cache of 32 MiB)\n"
 	"  --seconds S  of a window, up to 0.6 (default 0.2)\n"
 	"  --rounds N   windows of each row (default 9)\n"

@@ -63,7 +63,7 @@ sum_up(struct reading *r, const struct job *j, const uint8_t *data)
 	size_t low = 0, high = nb, middle;
 	uint64_t from, to;
 
-	/* find the first body that ends behind the start of the slice */
+	/* find the first body that ends after the start of the slice */
 	while (low < high) {
 		middle = (low + high) / 2;
 		if (b[middle].to > j->from)

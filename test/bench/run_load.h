@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Loads a run into host or GPU memory: its files one behind the other, unchanged, with O_DIRECT.
+ * Loads a run into host or GPU memory: its files one after the other, unchanged, with O_DIRECT.
  * The threads of a slice pool read several slices at a time. Benchmarks measure this, and tests
  * compare what was loaded with what was written.
  *

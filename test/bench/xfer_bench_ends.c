@@ -35,7 +35,7 @@ static struct {
 	uint8_t *next;		      /* position of the next one to be made */
 	uint8_t *end;		      /* of the journal's memory */
 	uint8_t metadata[XFER_BLOCK]; /* of the batch being made */
-	uint8_t *area;		      /* of the journal: slots behind its memory */
+	uint8_t *area;		      /* of the journal: slots after its memory */
 	bool in_parts;		      /* bodies begin in slots of the area */
 } sender;
 

@@ -119,7 +119,7 @@ sign_references(struct ring_batch *b, const struct journal_reference *table, boo
 	return crc;
 }
 
-/* Sign the table of pieces in a block. @return sum of those that are in the space behind it */
+/* Sign the table of pieces in a block. @return sum of those that are in the space after it */
 static uint32_t
 sign_pieces(struct ring_batch *b, const uint8_t *block, uint64_t space)
 {

@@ -4,7 +4,7 @@
  * and bodies of results are refused, or every value of the arrays can be read.
  *
  * The first byte of an input selects: a message of the client, of the server, or messages of Arrow.
- * These are {u16 bytes of metadata, u16 bytes of body} with the bytes, one behind the other.
+ * These are {u16 bytes of metadata, u16 bytes of body} with the bytes, one after the other.
  */
 
 #include <errno.h>

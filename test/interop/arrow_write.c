@@ -3,7 +3,7 @@
  * Writes DIR/NAME_frames.arrow, DIR/NAME_images.arrow and their expected content as plain text,
  * DIR/NAME.txt. Floating-point numbers are written as the hexadecimal digits of their bits.
  *
- * With +peaks behind the type of values, the tables have the columns of peaks. The text does not.
+ * With +peaks after the type of values, the tables have the columns of peaks. The text does not.
  * With +chunks full images are chunks.
  *
  * usage: arrow_write DIR NAME float32|int16[+chunks][+peaks][+radial] MODULES FRAMES SEED

@@ -2,7 +2,7 @@
 /*
  * Executes statements over the runs of directories in one session. Statements come from standard
  * input, separated by zero bytes. For each it prints its rows: cells as text, each with a byte 0x1F
- * behind it, NULL as a byte 0x01, and a byte 0x1E behind each row. Then a byte 0x1D, the error or
+ * after it, NULL as a byte 0x01, and a byte 0x1E after each row. Then a byte 0x1D, the error or
  * nothing, and a byte 0x1C.
  *
  * `plain` and `deferred` print one row in place of these: length and hash of the result as an Arrow

@@ -374,7 +374,7 @@ def deferred_lists(program, directory, generator, statements, number):
     found, _ = run_all(program, 'deferred', 1, directory, statements)
     failed = some = 0
     for sql, one, other in zip(statements, plain, found):
-        # errors inside of the engine have addresses behind the first line
+        # errors inside of the engine have addresses after the first line
         want(str(one[1]).split('\n')[0] == str(other[1]).split('\n')[0], f'deferred: {sql}\n', other[1], '\nplain:', one[1])
         if one[1] is not None:
             failed += 1

@@ -212,7 +212,7 @@ def configurations_parse(where):
 def what_configurations_leave_out_parses_too(where):
     with open(f'{CONF}/jungfrau-4m.ini', encoding='utf-8') as f:
         text = f.read()
-    # a setting that is commented out has no blank behind its ;
+    # a setting that is commented out has no blank after its ;
     text, on = re.subn(r'^;(?=\S)', '', text, flags=re.M)
     with open(f'{where}/all.ini', 'w', encoding='utf-8') as f:
         f.write(text)

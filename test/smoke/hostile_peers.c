@@ -248,7 +248,7 @@ static void
 try_outside(void)
 {
 	static const char *const what[] = {
-		"before the entries", "behind the entries", "another rkey", "a place that was"};
+		"before the entries", "after the entries", "another rkey", "a place that was"};
 	struct xfer_region stale = {0};
 	struct peer *p;
 	unsigned int i;

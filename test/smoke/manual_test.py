@@ -43,7 +43,7 @@ def help_options(text):
 
 
 def usage_lines(text):
-    """Command lines behind `Usage:`, without their comments."""
+    """Command lines after `Usage:`, without their comments."""
     lines = []
     for line in text.splitlines():
         match = re.match(r'(?:[Uu]sage:| {6}) (braggline\S* .*)', line)

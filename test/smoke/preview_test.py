@@ -45,7 +45,7 @@ def png(path):
         if kind == b'IDAT':
             pixels += body
         at += 12 + length
-    want(at == len(data), 'bytes behind the end')
+    want(at == len(data), 'bytes after the end')
     want(len(zlib.decompress(pixels)) == size[1] * (1 + 3 * size[0]), 'bytes of the picture')
     return size
 

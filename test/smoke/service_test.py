@@ -165,7 +165,7 @@ def a_service_manager_that_does_not_read_does_not_keep_a_receiver(where):
 
 
 def is_ready_when_it_listens(where, name, port, keys, *arguments):
-    """Start a program that listens, with a keyring. @param arguments  behind --"""
+    """Start a program that listens, with a keyring. @param arguments  after --"""
     os.umask(0o077)
     with open(f'{where}/key', 'wb') as stream:
         stream.write(bytes(64))

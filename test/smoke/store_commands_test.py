@@ -187,7 +187,7 @@ def check_quarantine(store, chain):
         recover(store, f'{path}.part')
         want(os.path.exists(path), 'was not completed')
         kept = f'{path}.quarantine'
-        want(os.path.exists(kept) != footer, 'behind a footer that is right nothing is torn')
+        want(os.path.exists(kept) != footer, 'after a valid footer nothing is torn')
         if footer:
             store('verify', where, status=1, says=f'{path}: damaged: ')
             want(os.path.getsize(path) == os.path.getsize(name), 'was changed')

@@ -236,7 +236,7 @@ def check_spoilt(chain, found):
     want([one['frames']['unwritten'] for one in known] == [rows, 0], known)
     run = known[-1]['run']
     want(run['balanced'] == 1 and run['unwritten'] == rows, run)
-    # images behind the damaged batch belong to frames whose rows were not put
+    # images after the damaged batch belong to frames whose rows were not put
     behind = sum(rows for number, rows in of_dead.items() if number > sequence)
     total = sum(sum(b.values()) for b in images.values())
     want(run['stored'] == total - behind, run, total, behind)

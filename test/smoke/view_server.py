@@ -49,7 +49,7 @@ class Answer:
         head = json.loads(self.body[8:8 + length])
         facts = head.pop('__metadata__')
         data = self.body[8 + length:]
-        want(max(t['data_offsets'][1] for t in head.values()) == len(data), 'bytes behind the data')
+        want(max(t['data_offsets'][1] for t in head.values()) == len(data), 'bytes after the data')
         return facts, {name: numpy.frombuffer(data[slice(*t['data_offsets'])], TYPES[t['dtype']])
                        .reshape(t['shape']) for name, t in head.items()}
 

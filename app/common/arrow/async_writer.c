@@ -206,7 +206,7 @@ end_sync(struct async_writer *s, int error)
 	s->syncing = false;
 	s->syncs++;
 	if (error < 0) {
-		/* also behind a failed write: the kernel reports lost data only once */
+		/* also after a failed write: the kernel reports lost data only once */
 		s->error_in_sync = true;
 		fail(s, error);
 	} else {

@@ -82,7 +82,7 @@ struct async_writer {
 	 * time of the first byte that the requested sync does not cover either; UINT64_MAX: none
 	 */
 	uint64_t since_next;
-	uint64_t limit; /**< slices that end behind this are not started */
+	uint64_t limit; /**< slices that end after this are not started */
 	/** last time that the disk completed an operation, or got one while it was idle */
 	uint64_t moved;
 	uint64_t now; /**< clock as of the current call or of the last wait */
@@ -119,12 +119,12 @@ int async_writer_put(struct async_writer *s, const struct iovec *iov, unsigned i
 int async_writer_poll(struct async_writer *s);
 
 /**
- * Do not start slices that end behind `limit`, until it is moved. The writer must have buffers for
+ * Do not start slices that end after `limit`, until it is moved. The writer must have buffers for
  * the waiting bytes (async_writer_hold_max()). UINT64_MAX, the value after open and cut: no limit.
  */
 void async_writer_hold(struct async_writer *s, uint64_t limit);
 
-/** Maximum number of bytes that may wait behind the limit. */
+/** Maximum number of bytes that may wait beyond the limit. */
 uint64_t async_writer_hold_max(const struct async_writer *s);
 
 /** Wait until everything is durable. Nothing may be held back. @return 0 or the error */

@@ -449,7 +449,7 @@ images_place(struct batch_builder *b)
 static size_t
 room_begin(struct table *t)
 {
-	/* of these bytes only, because other columns have those before and behind them */
+	/* of these bytes only, because other columns have those before and after them */
 	t->room.crc = 0;
 	return t->room.used;
 }
@@ -772,7 +772,7 @@ enum row_bytes {
 
 /*
  * Whether a row can be in memory of batch_place. None follows one that was copied to regions,
- * because the number of parts only grows. What is not there is before, between or behind the parts
+ * because the number of parts only grows. What is not there is before, between or after the parts
  * of these columns.
  */
 static bool

@@ -106,9 +106,9 @@ typedef void (*batch_reclaim)(void *arg, enum arrow_table table, unsigned int se
 
 /**
  * Called at the first row of a batch of images, unless it is a reference. `row_ptr`, `col`, `value`
- * and `raw` of the rows are copied to the returned memory, one behind the other from its start on.
+ * and `raw` of the rows are copied to the returned memory, one after the other from its start.
  * batch_emit finds the parts of the body there by their addresses, and may copy the other parts
- * behind them. When batch_emit returns, the builder has finished with the memory.
+ * after them. When batch_emit returns, the builder has finished with the memory.
  * @param size  bytes that these columns may need
  * @return NULL: the batch is built in the builder's memory
  */

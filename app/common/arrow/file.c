@@ -347,7 +347,7 @@ arrow_file_wait(struct arrow_file *f, uint64_t end)
 		async_writer_wait(&f->out, end);
 }
 
-/* After an error: keep the batches that are certain to be written, and continue behind them. */
+/* After an error: keep the batches that are certain to be written, and continue after them. */
 static void
 file_cut(struct arrow_file *f)
 {
@@ -416,7 +416,7 @@ arrow_file_close(struct arrow_file *f)
 		file_cut(f);
 	ret = file_write_trailer(f);
 	if (ret < 0) {
-		/* no trailer then: truncate behind the batches that are certain */
+		/* no trailer then: truncate after the batches that are certain */
 		file_fail(f, ret, what);
 		file_cut(f);
 		f->uncut =

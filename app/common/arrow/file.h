@@ -74,7 +74,7 @@ struct arrow_file {
 	struct arrow_file_progress counted; /**< by arrow_file_count() */
 	bool named;			    /**< the directory entry is durable */
 	bool complete; /**< the trailer is written and the file has its final name */
-	/** after close, if not complete: the file may hold batches behind the kept ones */
+	/** after close, if not complete: the file may hold batches after the kept ones */
 	bool uncut;
 	bool stalled;		      /**< last state reported by arrow_file_has_news() */
 	int error;		      /**< 0, or the first error as -errno */
@@ -96,7 +96,7 @@ int arrow_file_create(struct arrow_file *f, const struct async_writer_config *co
 	const char *dir, const char *name, const struct arrow_schema *schema);
 
 /**
- * Reserve space for `bytes` behind what was passed in. A new file after an outage needs it.
+ * Reserve space for `bytes` after what was passed in. A new file after an outage needs it.
  * @return 0, even if the file system cannot reserve space; otherwise -errno: `message` has the
  *   reason, and the file is removed. It must have no batch.
  */

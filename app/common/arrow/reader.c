@@ -199,7 +199,7 @@ read_schema(struct arrow_reader *r, const struct fb_tab *t, const char **problem
 
 /*
  * @return 1: a message; 0: end of the stream; -EBADMSG: neither; -ENODATA: a message whose body
- *   ends behind the end of the file. `at` is a multiple of 8.
+ *   ends beyond the end of the file. `at` is a multiple of 8.
  */
 static int
 read_message(const struct arrow_reader *r, uint64_t at, struct message *m, const char **problem)
@@ -628,7 +628,7 @@ go_by_footer(struct arrow_reader *r, const struct footer *f)
 	return ret;
 }
 
-/* Find the next batch of the same stream behind a damaged region. */
+/* Find the next batch of the same stream after a damaged region. */
 static bool
 find_again(const struct arrow_reader *r, uint64_t at, struct arrow_read_batch *b)
 {

@@ -176,12 +176,12 @@ void arrow_reader_close(struct arrow_reader *r);
 
 /**
  * Read the announcement of a batch of this program at an offset.
- * @return 1: found; -ENODATA: found, but its body ends behind the end of the file; -EBADMSG: none
+ * @return 1: found; -ENODATA: found, but its body ends beyond the end of the file; -EBADMSG: none
  */
 int arrow_reader_announced(const struct arrow_reader *r, uint64_t at, struct arrow_read_batch *b);
 
 /**
- * Append a batch, or a damaged region behind all batches, for a caller that walks through the file
+ * Append a batch, or a damaged region after all batches, for a caller that walks through the file
  * itself. @return 0; -ENOMEM @{
  */
 int arrow_reader_keep(struct arrow_reader *r, const struct arrow_read_batch *b);
@@ -196,7 +196,7 @@ int arrow_reader_part(struct arrow_reader *r);
 
 /**
  * Find the next announcement of a batch, at multiples of ARROW_BLOCK. The length of its body is
- * taken from the announcement, so the body may end behind the end of the file.
+ * taken from the announcement, so the body may end beyond the end of the file.
  * @param at  in: where to begin; out: offset of the announcement
  * @param b   out: the batch; read its body only where it is inside the file
  * @return false: none

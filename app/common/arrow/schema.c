@@ -314,7 +314,7 @@ arrow_trailer_build(const struct arrow_schema *s, const struct arrow_block *bloc
 	}
 	put_meta(&w, at[4], meta, damaged != NULL ? 2 : 1, chars);
 
-	/* the footer extends over the rest of the block: zeros behind a flatbuffer are legal */
+	/* the footer extends over the rest of the block: zeros after a flatbuffer are legal */
 	tail = sizeof(footer_size) + ARROW_MAGIC_SIZE;
 	total = sizeof(end_of_stream) + w.len + tail;
 	total = (total + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK;

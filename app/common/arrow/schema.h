@@ -156,7 +156,7 @@ struct arrow_template {
 	uint32_t sequence;
 	uint32_t crc32c;
 	uint32_t metadata_crc32c;
-	struct arrow_crc_zeros zeros; /**< for the zeros behind the used bytes */
+	struct arrow_crc_zeros zeros; /**< for the zeros after the used bytes */
 };
 
 /** A record batch of a file, as listed in the footer. */

@@ -34,7 +34,7 @@ bool ini_is_text(const char *text);
 
 /**
  * Read a file, and call `take` for each line in file order. Invalid lines are skipped, and
- * keys of a section without a valid name. A header with text behind it is taken, too. The message
+ * keys of a section without a valid name. A header with text after it is taken, too. The message
  * gets one line of text for each invalid line, until `size` is reached.
  * @param message  out: the errors, with file and line; "" on success
  * @return 0; -EINVAL: invalid lines; -errno of fopen() or reading; errors of `take`

@@ -25,7 +25,7 @@ int eal_own_words(int argc, char **argv);
 
 /**
  * Print where EAL's options belong, after a usage error in a command line without "--".
- * @param own  example of own arguments, printed behind the "--"
+ * @param own  example of own arguments, printed after the "--"
  */
 void eal_hint(FILE *out, const char *program, const char *own);
 

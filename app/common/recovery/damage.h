@@ -17,7 +17,7 @@ struct arrow_damage_frames {
 	bool has_after;	 /**< if not exact: all its frames are above `first` */
 	bool has_before; /**< if not exact: all its frames are below `last` */
 	uint64_t first;	 /**< its first frame, or the last frame of the batch before it */
-	uint64_t last;	 /**< its last frame, or the first frame of the batch behind it */
+	uint64_t last;	 /**< its last frame, or the first frame of the batch after it */
 };
 
 /**

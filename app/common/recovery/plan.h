@@ -11,7 +11,7 @@
 #include "recovery/content.h"
 
 /**
- * Write a plan and make it durable. The plan is to truncate the file at `end`, behind its first
+ * Write a plan and make it durable. The plan is to truncate the file at `end`, after its first
  * `nb` batches, and to write the trailer there.
  * @param part  path of the file to recover
  * @return 0; -errno
@@ -35,7 +35,7 @@ int arrow_plan_remove(const struct arrow_io_ops *io, const char *part);
  */
 int arrow_plan_cut(const struct arrow_io_ops *io, void *handle, uint64_t end);
 
-/** Write the trailer at `end`, truncate the file behind it, and sync. @return 0; -errno */
+/** Write the trailer at `end`, truncate the file after it, and sync. @return 0; -errno */
 int arrow_plan_end(const struct arrow_io_ops *io, void *handle, const uint8_t *trailer, size_t size,
 	uint64_t end);
 

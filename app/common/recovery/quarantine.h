@@ -20,7 +20,7 @@ struct arrow_quarantine {
 };
 
 /**
- * List the bytes to save if the file is truncated at `end`: the first block, and all bytes behind
+ * List the bytes to save if the file is truncated at `end`: the first block, and all bytes after
  * `end` that are neither a sound batch nor a trailer.
  * @param nb       number of batches that stay
  * @param trailer  new trailer of the file

@@ -74,7 +74,7 @@ keep_damage(struct arrow_reader *r, uint64_t at, uint64_t end)
 	while (at < end && ret == 0) {
 		d = (struct arrow_read_damage){
 			.offset = at, .length = end - at, .why = ARROW_NO_ANNOUNCEMENT};
-		/* an announced batch that ends behind `end` was moved here, or its successor was */
+		/* an announced batch that ends after `end` was moved here, or its successor was */
 		if (arrow_reader_announced(r, at, &d.batch) == 1 && batch_end(&d.batch) <= end) {
 			d.announced = true;
 			d.length = batch_end(&d.batch) - at;
@@ -241,7 +241,7 @@ mark_damage(const struct arrow_reader *r, uint64_t end)
 	return text;
 }
 
-/* Build the trailer of a file that is truncated at `end`, behind its first `nb` batches. */
+/* Build the trailer of a file that is truncated at `end`, after its first `nb` batches. */
 static int
 build_trailer(
 	const struct arrow_reader *r, size_t nb, uint64_t end, uint8_t **trailer, size_t *size)
@@ -288,7 +288,7 @@ arrow_recovery_frame_fault(const struct arrow_reader *r)
 }
 
 /*
- * Write the footer behind the kept batches and truncate the file behind the footer. The bytes to be
+ * Write the footer after the kept batches and truncate the file after the footer. The bytes to be
  * truncated are first made durable in a quarantine file.
  * @param removed  the caller removes the file: leave it as it is
  * @param planned  out: a plan was written

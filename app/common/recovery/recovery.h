@@ -15,8 +15,8 @@
  *
  * If the footer is not valid, every byte up to the end of the last valid batch stays in place. The
  * new footer does not list the damaged regions there. It marks them (ARROW_KEY_DAMAGED), and
- * readers skip them. The bytes behind the last valid batch are truncated. Unless they are zeros,
- * recovery first copies them to a quarantine file, behind a copy of the first block of the file.
+ * readers skip them. The bytes after the last valid batch are truncated. Unless they are zeros,
+ * recovery first copies them to a quarantine file, after a copy of the first block of the file.
  * Regions that the disk cannot read stay in place and are marked.
  *
  * Before it truncates the file, recovery writes a plan to a separate file
@@ -133,8 +133,8 @@ int arrow_recover_file_until(const struct arrow_io_ops *io, const char *part, co
 	struct arrow_recovery *report);
 
 /**
- * Truncate a file behind its last sound batch with a number below `from`. Damaged regions in front
- * of that batch stay in place. Damaged regions behind it are saved in a quarantine file. A crash
+ * Truncate a file after its last sound batch with a number below `from`. Damaged regions in front
+ * of that batch stay in place. Damaged regions after it are saved in a quarantine file. A crash
  * during the call leaves a `.part` file that recovery completes, and that may still contain some of
  * the batches to be removed. If a batch that should stay is damaged, it is marked
  * (report->damaged), and the caller must read again which batches the file has. A file whose schema

@@ -84,7 +84,7 @@ has_page(const uint64_t *bits, uint64_t page)
 	return bits[page / PAGES] >> (page % PAGES) & 1;
 }
 
-/* First page behind `page` whose bit differs from that of `page`; `end` if there is none. */
+/* First page after `page` whose bit differs from that of `page`; `end` if there is none. */
 static uint64_t
 run_end(const uint64_t *bits, uint64_t page, uint64_t end)
 {

@@ -37,7 +37,7 @@ void arrow_window_close(struct arrow_window *w);
 /** Address of the first byte of the file; NULL: the file is empty. */
 const uint8_t *arrow_window_data(const struct arrow_window *w);
 
-/** Load at most ARROW_WINDOW_AT_ONCE bytes. Bytes behind the end of the file are ignored. */
+/** Load at most ARROW_WINDOW_AT_ONCE bytes. Bytes beyond the end of the file are ignored. */
 void arrow_window_load(struct arrow_window *w, uint64_t offset, uint64_t size);
 
 /** Keep the pages of these bytes, which must be loaded, in memory. They are not read again. */

@@ -296,7 +296,7 @@ read_placed(struct scan_record *r, const struct arrow_read_batch *b, struct chun
 	uint64_t done = c->data.offset, size, i;
 	int ret;
 
-	/* at the end of the memory, behind the batch: buffers, places, and a copy of the offsets */
+	/* at the end of the memory, after the batch: buffers, places, and a copy of the offsets */
 	c->buffers = data - c->number;
 	c->place = (uint64_t *)c->buffers - c->rows;
 	offsets = (uint8_t *)c->place - offsets_size(c);

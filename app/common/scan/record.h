@@ -104,7 +104,7 @@ int scan_record_load(struct scan_record **record, const struct arrow_reader *r,
 uint64_t scan_record_memory(const struct scan_record *r);
 
 /**
- * Search the next batch, or the end of the stream, behind damage.
+ * Search the next batch, or the end of the stream, after damage.
  * @param at      in: where to begin; out: what was found, or where to continue
  * @param blocks  number of blocks to search; each takes a system call
  * @return 1: found; 0: not in these blocks; -ENODATA: the file ends before

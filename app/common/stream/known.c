@@ -431,7 +431,7 @@ stream_known_alone(const struct stream_known *k, size_t file, uint64_t from,
 	return ret;
 }
 
-/* Copy the unique batches behind the truncation point to a new file. */
+/* Copy the unique batches after the truncation point to a new file. */
 static int
 copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct async_writer_config *slices, const struct arrow_identity *identity,
@@ -473,7 +473,7 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX])
 {
-	const size_t nb = k->nb; /* the copies are appended behind these */
+	const size_t nb = k->nb; /* the copies are appended after these */
 	const uint64_t before = interval_set_count(&k->have);
 	uint64_t from, behind, gone = 0;
 	size_t i;
@@ -509,7 +509,7 @@ struct duplicates {
 	struct interval_set both;    /* intact in both files */
 	struct interval_set earlier; /* damaged in the earlier file */
 	struct interval_set later;   /* damaged in the later file */
-	/* intact in the earlier file only, and behind the truncation point */
+	/* intact in the earlier file only, and after the truncation point */
 	struct interval_set save;
 	uint64_t from; /* the truncation point: the first of `both` */
 };
@@ -524,7 +524,7 @@ free_duplicates(struct duplicates *d)
 }
 
 /*
- * Find the batches behind the truncation point of which the earlier file has the only intact copy.
+ * Find the batches after the truncation point of which the earlier file has the only intact copy.
  * Damaged ones are added to those of the earlier file.
  */
 static int
@@ -582,7 +582,7 @@ find_duplicates(const struct stream_known *k, size_t file, const struct arrow_io
 
 /*
  * Truncate an earlier file at the first batch that a later file also has, if both copies are
- * intact. That batch was refused when the earlier file failed, with all batches behind it. But an
+ * intact. That batch was refused when the earlier file failed, with all batches after it. But an
  * operator may have added the later file, so batches that no other file has are copied first. If
  * one of them was refused too, the receiver sends it again, and it is a duplicate, or reports it as
  * reassigned. A batch that is damaged in the earlier file was stored again. The copies are made
@@ -593,7 +593,7 @@ cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	const char *path, struct interval_set *later, uint64_t *cut, char message[PATH_MAX])
 {
-	const size_t nb = k->nb; /* the copies are appended behind these */
+	const size_t nb = k->nb; /* the copies are appended after these */
 	struct duplicates d;
 	size_t i;
 	int ret;

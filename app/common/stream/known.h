@@ -33,7 +33,7 @@ struct stream_known_file {
 	/** of the batches in `have`; it may list others, which were removed */
 	struct stream_contents contents;
 	/**
-	 * a `.part` file that may hold batches behind those of the set; these were refused
+	 * a `.part` file that may hold batches after those of the set; these were refused
 	 * (XFER_RETRY)
 	 */
 	bool uncut;
@@ -111,7 +111,7 @@ int stream_known_list(struct stream_known *k, const struct arrow_io_ops *io,
  * If an earlier file has one of its batches too, that batch was refused when the earlier file
  * failed, and the file could not be truncated then. It is truncated now, from that batch on. Both
  * copies are read before: a damaged copy is marked as damaged, and is no reason to truncate the
- * other one. Batches behind it that no other file has are first copied to a new file
+ * other one. Batches after it that no other file has are first copied to a new file
  * (stream/copy.h).
  *
  * @param io        as that of the slices
@@ -167,7 +167,7 @@ bool stream_known_is_touched(const struct stream_known *k, const struct interval
 
 /**
  * Remove the reassigned batches `moved` from each file. The file is truncated at the first of them.
- * Batches behind it that were not reassigned are first copied to a new file (stream/copy.h), since
+ * Batches after it that were not reassigned are first copied to a new file (stream/copy.h), since
  * a peer may rely on their being durable. Refused batches at the end of `uncut` files are removed
  * as well, since they may have been reassigned.
  * @param io        as that of the slices

@@ -495,7 +495,7 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 	}
 	if (interval_set_has(&w->taken, item.sequence)) {
 		/*
-		 * report it after the first copy's result, so behind all current batches; an empty
+		 * report it after the first copy's result, so after all current batches; an empty
 		 * file may be removed without a result (discard_empty())
 		 */
 		for (f = last = w->oldest; f != NULL; f = f->next)

@@ -199,7 +199,7 @@ int stream_writer_state(const struct stream_writer *w);
 bool stream_writer_begin_cut(struct stream_writer *w, const struct interval_set *moved);
 
 /**
- * Remove reassigned batches. Each file is truncated at the first of them; batches behind it that
+ * Remove reassigned batches. Each file is truncated at the first of them; batches after it that
  * were not reassigned are kept in a new file. All batches must have results. Returns when the
  * change is durable. The next batch begins a new file.
  * @return 0; -errno: some of the batches may still be there

@@ -90,7 +90,7 @@ xfer_batch_sent_crc(const struct xfer_batch *b)
  * unchanged.
  * @param metadata  XFER_BLOCK bytes from arrow_template_patch(). All batches of a template have the
  *   same number of bytes up to the last nonzero one
- * @return 0; -EMSGSIZE: the metadata do not fit behind the descriptor, or the body is larger than
+ * @return 0; -EMSGSIZE: the metadata do not fit after the descriptor, or the body is larger than
  *   body_max; -EIO: libcrypto
  */
 int xfer_desc_fill(struct xfer_stream *s, const struct xfer_batch *batch, const uint8_t *metadata,

@@ -23,7 +23,7 @@
 #define XFER_TABLES	  2 /**< frames, images: enum arrow_table */
 #define XFER_NONCE_BYTES  32
 #define XFER_MAC_BYTES	  32 /**< HMAC-SHA-256 */
-#define XFER_TAG_BYTES	  16 /**< its first bytes, behind messages and in descriptors: seal.h */
+#define XFER_TAG_BYTES	  16 /**< its first bytes, after messages and in descriptors: seal.h */
 #define XFER_DIGEST_BYTES 32 /**< SHA-256 */
 #define XFER_NAME_BYTES	  64
 

@@ -95,7 +95,7 @@ struct frame_table_config {
 	uint64_t max_gap_frames;  /**< a number so far ahead is an outlier, not a gap */
 	uint64_t stall_cycles;	  /**< TSC cycles after which a silent stream is not waited for */
 	bool refuse; /**< no free slot: refuse the frame (true), or let RX wait (false) */
-	/** packets are in memory that their sender may overwrite, with trailers behind the pixels:
+	/** packets are in memory that their sender may overwrite, with trailers after the pixels:
 	 * GK_FRAME_TRAILER. There are no mbufs */
 	bool trailers;
 	bool no_run;	      /**< start without a run; frame_table_begin() starts the first one */

@@ -31,7 +31,7 @@ static const char help[] =
 	"command removes the records of reassigned batches from a journal that is given.\n"
 	"\n"
 	"If the process or the machine fails meanwhile, each batch stays in at least one\n"
-	"file; run the command again. Batches behind a duplicate that are in no other\n"
+	"file; run the command again. Batches after a duplicate that are in no other\n"
 	"file are first copied to a file of their own. Stores that use a DIR\n"
 	"must be stopped.\n"
 	"\n"

@@ -158,7 +158,7 @@ add_finding(struct verify *v, const struct finding *f, const char *path)
 	return more[v->nb_findings++].path != NULL ? 0 : -ENOMEM;
 }
 
-/* Check every batch of a file, including those behind a damaged batch. */
+/* Check every batch of a file, including those after a damaged batch. */
 static int
 check_batches(struct verify *v, const char *path, struct arrow_reader *r)
 {
@@ -247,7 +247,7 @@ note_torn(struct verify *v, const char *path, const struct arrow_reader *r,
 }
 
 /*
- * Record the data behind the last batch of an incomplete file. In a `.part` file, this may be a
+ * Record the data after the last batch of an incomplete file. In a `.part` file, this may be a
  * batch that is being written, which is recorded only if the file ends within it.
  */
 static int
@@ -490,7 +490,7 @@ print_findings(struct verify *v)
 }
 
 /*
- * Print the sequence numbers of a stream that no file has. Numbers start at 0. Batches behind the
+ * Print the sequence numbers of a stream that no file has. Numbers start at 0. Batches after the
  * last number found cannot be detected.
  */
 static void

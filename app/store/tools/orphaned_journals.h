@@ -56,7 +56,7 @@ void orphaned_journals_report_others(const struct orphaned_journals *r, const ui
 
 /**
  * Stop notifying stores of reassigned batches, also those whose files are not examined. Truncation
- * also removes all batches behind, so a partial notification could lose data. The remaining
+ * also removes all later batches, so a partial notification could lose data. The remaining
  * duplicates do no harm.
  * @param is_kept  true: nothing of this run is changed, in files and journals
  */

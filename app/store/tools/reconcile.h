@@ -5,7 +5,7 @@
  * copies, one is truncated.
  *
  * Files are truncated; single batches cannot be removed. Of the files with duplicates, the one is
- * chosen that has the fewest unique batches behind its first duplicate. These batches are first
+ * chosen that has the fewest unique batches after its first duplicate. These batches are first
  * copied to a new file and made durable. Each batch is thus in a file at any moment. After a crash,
  * and recovery of the `.part` files, the command can be repeated with the same result.
  *
@@ -56,7 +56,7 @@ struct reconcile {
 	size_t nb_marks;
 	uint64_t batches;    /**< distinct batches */
 	uint64_t duplicates; /**< redundant copies */
-	uint64_t cut;	     /**< batches removed: duplicates, and those behind them */
+	uint64_t cut;	     /**< batches removed: duplicates, and those after them */
 	uint64_t copied;     /**< part of `cut` that was copied to a new file before */
 	uint64_t files;	     /**< files that were truncated */
 };

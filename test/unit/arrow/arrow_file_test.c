@@ -450,7 +450,7 @@ failing_disk(uint64_t from, uint64_t until, int error, bool *failed)
 			assert_true(r.complete);
 			assert_int_equal(count_rows(&r), f->rows);
 		} else {
-			/* behind the durable rows there may be more, complete or not */
+			/* after the durable rows there may be more, complete or not */
 			assert_int_equal(arrow_recovery_scan(&r), 0);
 			assert_true(count_rows(&r) >= f->rows);
 		}

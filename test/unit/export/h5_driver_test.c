@@ -323,7 +323,7 @@ write_and_check(enum mode m)
 	assert_int_equal(write_file(&h, path, &flushed, true), 0);
 	mode = WHOLE;
 	assert_int_equal(check_chunks(path, CHUNKS), CHUNKS);
-	/* space that was allocated behind the end is given back */
+	/* space that was allocated beyond the end is given back */
 	assert_int_equal(stat(path, &st), 0);
 	assert_true((uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size + (1 << 20));
 }

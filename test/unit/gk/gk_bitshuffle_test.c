@@ -333,7 +333,7 @@ chunks(void **state)
 	assert_memory_equal(header, "\0\0\0\2\x46\x8A\xCF\x12\0\0\x20\0", 12);
 }
 
-/* Each instruction set makes the planes of the format, and writes nothing behind them. */
+/* Each instruction set makes the planes of the format, and writes nothing after them. */
 static void
 same_planes(void **state)
 {

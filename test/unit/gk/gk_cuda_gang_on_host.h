@@ -297,7 +297,7 @@ store_shared_u32(uint32_t to, uint32_t v)
 	memcpy((char *)shared_area + to, &v, sizeof(v));
 }
 
-/* One thread at a time: contexts of a warp take turns. Static variables are before or behind. */
+/* One thread at a time: contexts of a warp take turns. Static variables are before or after. */
 static inline uint32_t
 add_shared_u32(uint32_t to, uint32_t v)
 {

@@ -29,7 +29,7 @@ static void
 open_map(struct radial_rig *r, uint32_t rows, uint32_t cols, uint32_t nb_bins, bool weights)
 {
 	r->pixels = (uint64_t)rows * cols;
-	/* no more than needed, so that a sanitizer sees accesses behind them */
+	/* no more than needed, so that a sanitizer sees accesses after them */
 	r->bin = malloc(r->pixels * sizeof(*r->bin));
 	r->weight = malloc(r->pixels * sizeof(*r->weight));
 	r->photons = malloc(r->pixels * sizeof(*r->photons));

@@ -85,7 +85,7 @@ offset_and_length_agree_with_the_message(void **state)
 		/* not at the beginning of a fragment */
 		{1, MESSAGE, MAX, -EINVAL},
 		{MAX - 64, MESSAGE, MAX, -EINVAL},
-		/* behind the message */
+		/* after the message */
 		{2 * MAX, MESSAGE, 191, -EINVAL},
 		{2 * MAX, MESSAGE, 193, -EINVAL},
 		{3 * MAX, MESSAGE, 1, -EINVAL},

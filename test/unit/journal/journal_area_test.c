@@ -108,7 +108,7 @@ offset_of(uint64_t sequence, uint32_t i)
 	return (SLOT_BYTES - bytes_of(sequence, i)) / (1 + sequence % 3);
 }
 
-/* Size of what is behind the parts in slots: it fills blocks, and may be nothing. */
+/* Size of what follows the parts in slots: it fills blocks, and may be nothing. */
 static uint64_t
 rest_of(uint64_t sequence)
 {
@@ -837,7 +837,7 @@ test_bits(void **state)
 	flip(f.record_at, 3);
 	flip(f.record_at + 5, 3);
 	expect_damaged("its record is damaged; run run", true);
-	/* what is behind the table is not used */
+	/* what follows the table is not used */
 	f = make_three(SECOND);
 	flip(f.table_at + 3 * sizeof(f.table[0]), 1);
 	journal_close(open_ring(1, NULL, NULL));
@@ -965,7 +965,7 @@ test_pieces(void **state)
 	flip(f.record_at + 5, 3);
 	flip(f.table_at, 1);
 	expect_damaged("its record is damaged; run run", false);
-	/* what is behind the table is not used */
+	/* what follows the table is not used */
 	f = make_three(PIECES);
 	flip(f.table_at + 3 * sizeof(f.piece[0]), 1);
 	journal_close(open_ring(1, NULL, NULL));

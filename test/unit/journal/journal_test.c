@@ -499,7 +499,7 @@ test_refused(void **state)
 	unlink(path);
 	c.path = "/proc/self/braggline";
 	assert_true(journal_open(&r, &c, message) < 0);
-	/* a journal with damage behind its header */
+	/* a journal with damage after its header */
 	r = open_ring(0, NULL, NULL);
 	(void)put(r, add_run(r, 1), 1);
 	journal_close(r);
@@ -919,7 +919,7 @@ test_damaged_run(void **state)
 			continue;
 		if (at >= end && at < XFER_BLOCK)
 			continue;
-		/* behind the schema */
+		/* after the schema */
 		if (at >= XFER_BLOCK && (at - XFER_BLOCK) % JOURNAL_SCHEMA >= XFER_BLOCK)
 			continue;
 		byte = ((uint8_t *)&good)[at] ^ 1 << at % 8;

@@ -1049,7 +1049,7 @@ spoil_copy(const struct written *w, struct disk_file *f, unsigned int copy, unsi
 	case 4:
 		memset(data, 0, half);
 		break;
-	default: /* the zeros behind the message */
+	default: /* the zeros after the message */
 		data[half - 1] ^= 0x80;
 	}
 }

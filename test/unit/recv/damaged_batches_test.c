@@ -51,7 +51,7 @@ static const struct one {
 	unsigned int run;
 	unsigned int table;
 	uint64_t last;
-	int at; /* byte to change: in the record from 0 to 127, behind it in metadata and body */
+	int at; /* byte to change: in the record from 0 to 127, after it in metadata and body */
 	const char *text;
 } batches[] = {
 	{DEAD, ARROW_IMAGES, 9, 128 + XFER_BLOCK, "its body is damaged; run run, images 0"},

@@ -853,7 +853,7 @@ versions(void **state)
 	assert_non_null(init);
 	memset(&table, 0xAA, sizeof(table));
 	check(init(ADBC_VERSION_1_0_0, &table.driver, &error), &error);
-	/* nothing is written behind the table of this version */
+	/* nothing is written after the table of this version */
 	for (i = 232; i < sizeof(table); i++)
 		assert_int_equal(table.bytes[i], 0xAA);
 	assert_int_equal(init(1002000, &table.driver, &error), ADBC_STATUS_NOT_IMPLEMENTED);

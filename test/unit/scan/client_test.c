@@ -819,7 +819,7 @@ migrated(void **state)
 		job = (struct job){.deed = DEED_UNSUPPORTED, .migrating = i == 1};
 		run_job();
 		assert_int_equal(job.schema_again, EINVAL);
-		/* before each wait and behind it */
+		/* before each wait and after it */
 		assert_int_equal(job.cpus, 2 * job.waits);
 		assert_true(job.waits > 2);
 		if (i == 1)

@@ -1086,7 +1086,7 @@ statements(void **state)
 	assert_true(p->bytes > 0);
 	assert_non_null(strstr(p->text, "mid"));
 	assert_string_equal(p->sqlstate, "58000");
-	/* a text that is too long ends behind a character */
+	/* a text that is too long ends after a character */
 	for (i = 0; i < 2; i++) {
 		ask(p,
 			i == 0 ? "SELECT error(repeat('ä', 3000))"

@@ -1160,7 +1160,7 @@ test_statements_are_kept(void **state)
 	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .defer = true});
 	want_answer(&r, "SELECT count(value) > 0 FROM lyso_7.images, frames", "true");
 	for (i = 0; i < 2 * NB * NB; i++) {
-		/* each one behind each other one, and behind itself */
+		/* each one after each other one, and after itself */
 		k = i % 2 == 0 ? i / 2 % NB : (i / 2 / NB + i / 2) % NB;
 		same = read_rows(&r, statements[k], 0, &length, &batches);
 		(void)sql_session_deferred(&r.session, answer[0], sizeof(answer[0]));

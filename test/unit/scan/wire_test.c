@@ -249,7 +249,7 @@ pulled_records(void **state)
 		assert_int_equal(r.kind, SCAN_END);
 		r.kind = SCAN_PULLED;
 	}
-	/* the address is behind the end of the message */
+	/* the address is beyond the end of the message */
 	begin(SCAN_DATA, sizeof(m.data));
 	r.length = r.total = 64;
 	assert_true(scan_record_put(&m.data, &r, &cases[0].at));
@@ -286,7 +286,7 @@ wrong_records(void **state)
 		put(wrong[i].kind, wrong[i].length, wrong[i].total, wrong[i].offset, true);
 		assert_int_equal(check(SCAN_SERVER), SCAN_REASON_MALFORMED);
 	}
-	/* a record that ends behind the message */
+	/* a record that ends beyond the message */
 	begin(SCAN_DATA, sizeof(m.data));
 	put(SCAN_BODY, 8, 16, 0, true);
 	memcpy(&r, &m.data + 1, sizeof(r));

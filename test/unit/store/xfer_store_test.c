@@ -376,8 +376,8 @@ last_ones_are_held(void)
 
 /*
  * A receiver may be killed at any moment while it receives a store's inventory. The batches that it
- * has released by then must not lie in a file behind a batch that it still holds: if that one is
- * reassigned, the store cuts it off with everything behind it.
+ * has released by then must not lie in a file after a batch that it still holds: if that one is
+ * reassigned, the store cuts it off with everything after it.
  */
 static void
 test_found_in_order(void **state)

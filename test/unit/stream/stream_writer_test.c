@@ -397,7 +397,7 @@ test_errors(void **state)
 }
 
 /*
- * stream_writer_cut() removes exactly the batches that other stores have: the batches behind them
+ * stream_writer_cut() removes exactly the batches that other stores have: the batches after them
  * may have been reported durable. The power fails at any moment of the cut, and the cut is
  * repeated.
  */

@@ -504,7 +504,7 @@ test_wrong_heads(void **state)
 	WRONG(row_ptr, good.size);
 	WRONG(row_ptr, UINT64_MAX - 7);
 	WRONG(row_ptr, 1);
-	/* lists behind the values of a sparse frame */
+	/* lists after the values of a sparse frame */
 	WRONG(row_ptr, good.values);
 	WRONG(col, good.values);
 	WRONG(values, good.col);

@@ -267,7 +267,7 @@ data(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from f
 
 /**
  * Prefetch a payload. One that was sent by reference is in another core's cache. One that lies
- * behind its headers is read here only if its CRC is checked, which is expected if that of the last
+ * after its headers is read here only if its CRC is checked, which is expected if that of the last
  * packet was; prefetch.h decides then.
  */
 static void
