@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Delay before an operation that failed is tried again: doubled by each further failure. Times are
- * of one clock and in one unit, of the caller's choice.
+ * Delay before a failed operation is retried. Each further failure doubles the delay. The caller
+ * chooses the clock and its unit.
  */
 #ifndef BACKOFF_H
 #define BACKOFF_H

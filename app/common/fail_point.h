@@ -26,7 +26,7 @@ struct fail_point {
 	unsigned long left;
 };
 
-/* one definition in a program, however many files include this */
+/* all files of a program that include this share one definition */
 extern struct fail_point fail_point;
 __attribute__((weak)) struct fail_point fail_point;
 

@@ -21,13 +21,13 @@
 enum frame_verdict {
 	FRAME_VETOED = 0,    /**< rejected by the veto */
 	FRAME_HIT = 1,	     /**< kept: strong pixels, and peaks if searched, within limits */
-	FRAME_PRESCALED = 2, /**< rejected, kept all the same by the prescale */
-	/** kept whatever the veto finds: rejected in a dry run, or a frame of a dark run */
+	FRAME_PRESCALED = 2, /**< rejected by the veto, but kept by the prescale */
+	/** kept although the veto rejects it in a dry run, or a frame of a dark run */
 	FRAME_DRY_RUN = 3,
 	FRAME_INCOMPLETE = 4, /**< packets missing, dropped by policy */
 	FRAME_LOST = 5,	      /**< no packet of it arrived */
 	FRAME_REFUSED = 6,    /**< no free frame slot when it had to be opened */
-	FRAME_ABORTED = 7,    /**< the run was aborted before a gang had it */
+	FRAME_ABORTED = 7,    /**< the run was aborted before a gang received it */
 	FRAME_VERDICTS
 };
 

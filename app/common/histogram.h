@@ -4,8 +4,8 @@
  * Histograms of times. Bucket i counts the times below 2^i us that the buckets before it do not
  * count. The last bucket counts all longer times.
  */
-#ifndef LATENCY_H
-#define LATENCY_H
+#ifndef HISTOGRAM_H
+#define HISTOGRAM_H
 
 #include <stdint.h>
 
@@ -18,4 +18,4 @@ latency_bucket(uint64_t us, unsigned int buckets)
 	return bucket < buckets ? bucket : buckets - 1;
 }
 
-#endif /* LATENCY_H */
+#endif /* HISTOGRAM_H */

@@ -3,7 +3,7 @@
  * @file
  * The live file: the newest kept frame of a run at full resolution, and the maximum and the sum of
  * its kept frames. A receiver keeps it in memory (tmpfs), and other processes read it with pread(2)
- * as fast as they like. Readers write nothing, so they cannot delay the receiver.
+ * at any rate. Readers write nothing, so they cannot delay the receiver.
  *
  * Numbers are little-endian, as all machines are that braggline supports. Offsets are multiples of
  * 4,096. The file has struct live_file_head at 0 and then, at the offsets that it names:
@@ -18,9 +18,9 @@
  * Consistency:
  * - A frame is complete if `begin` and `end` of its slot were the same number before and after it
  *   was read. Frame n is in slot n % 2, so it stays unchanged for at least one period.
- * - Maximum and sum change while they are read. Each pixel is that of some moment.
- * - `generation` is odd while a run begins and everything changes. Another generation is another
- *   run. A receiver that starts, and a run with another geometry, make another file (rename(2)).
+ * - Maximum and sum change while they are read. Different pixels may be from different times.
+ * - `generation` is odd while a run begins and everything changes. It differs between runs. A
+ *   receiver that starts, and a run with another geometry, create another file (rename(2)).
  */
 #ifndef LIVE_FILE_H
 #define LIVE_FILE_H
@@ -62,8 +62,8 @@ struct live_file_frame {
 	uint32_t flags;
 	uint32_t veto_version;
 	uint32_t pedestal_version;
-	uint32_t peaks;	   /**< that were found, or FRAME_NO_SEARCH */
-	uint32_t nb_peaks; /**< in `peak` */
+	uint32_t peaks;	   /**< number of peaks found, or FRAME_NO_SEARCH */
+	uint32_t nb_peaks; /**< number of elements of `peak` */
 	uint32_t reserved[3];
 	uint8_t missing_map[FRAME_PACKETS_MAX / 8];
 	struct live_file_peak peak[LIVE_FILE_PEAKS];
@@ -79,8 +79,10 @@ struct live_file_head {
 	uint32_t packet_rows; /**< rows of a packet, over the full width */
 	uint32_t value;	      /**< enum gk_value: 0: f32, 1: i16 */
 	uint32_t nnz_cap;     /**< greatest nnz of a CSR frame */
-	/** offsets in the pixels of a slot, in this order and without overlap: u32[rows + 1],
-	 * u16[nnz], values of CSR or of all */
+	/**
+	 * offsets in the pixels of a slot, in this order and without overlap: u32[rows + 1],
+	 * u16[nnz], values of CSR data or of all pixels
+	 */
 	uint64_t row_ptr, col, values;
 	uint64_t slot[LIVE_FILE_SLOTS];
 	uint64_t maximum, sum, mask, geometry;

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <time.h>
 
-/** Initialize a condition variable: time limits of waits are times of CLOCK_MONOTONIC. */
+/** Initialize a condition variable whose time limits are times of CLOCK_MONOTONIC. */
 static inline void
 monotonic_cond_init(pthread_cond_t *cond)
 {

@@ -35,7 +35,7 @@ void service_manager_alive(void);
 /**
  * Call service_manager_alive() when it is due: at least once a second, and more often if the
  * interval demands it. For polling loops, in each turn.
- * @param next  of the loop, begins with 0: when it is due
+ * @param next  in, out: time of the next call, kept by the loop; initially 0
  * @param now   milliseconds of any clock
  */
 void service_manager_beat(uint64_t *next, uint64_t now);

@@ -82,8 +82,8 @@ struct async_writer {
 	 * time of the first byte that the requested sync does not cover either; UINT64_MAX: none
 	 */
 	uint64_t since_next;
-	uint64_t limit; /**< slices that end after this are not started */
-	/** last time that the disk completed an operation, or got one while it was idle */
+	uint64_t limit; /**< slices that end beyond this offset are not started */
+	/** last time that the disk completed an operation, or was given one while it was idle */
 	uint64_t moved;
 	uint64_t now; /**< clock as of the current call or of the last wait */
 	uint64_t syncs;
@@ -119,8 +119,9 @@ int async_writer_put(struct async_writer *s, const struct iovec *iov, unsigned i
 int async_writer_poll(struct async_writer *s);
 
 /**
- * Do not start slices that end after `limit`, until it is moved. The writer must have buffers for
- * the waiting bytes (async_writer_hold_max()). UINT64_MAX, the value after open and cut: no limit.
+ * Do not start slices that end beyond the offset `limit` until it is moved. The writer must have
+ * buffers for the waiting bytes (async_writer_hold_max()). UINT64_MAX, the value after open and
+ * cut: no limit.
  */
 void async_writer_hold(struct async_writer *s, uint64_t limit);
 
@@ -131,7 +132,7 @@ uint64_t async_writer_hold_max(const struct async_writer *s);
 int async_writer_commit(struct async_writer *s);
 
 /**
- * Wait until memory of the bytes before `end` is not read any more: they are written or discarded.
+ * Wait until the memory of the bytes before `end` is no longer read: they are written or discarded.
  */
 void async_writer_wait(struct async_writer *s, uint64_t end);
 

@@ -4,14 +4,13 @@
  * Builds record batches of the tables `frames` and `images` from frame records.
  *
  * A record is copied once, from its output slot and its profile to the end of growing columns, so
- * that all of them can be reused immediately. The bytes of an image can be copied to memory of the
- * caller instead, row after row, so that they are not copied again: the body then has them as
- * parts, column after column. The bytes of a chunk, and the values of a full image or of CSR data,
+ * that record, slot and profile can be reused immediately. Alternatively, the bytes of an image are
+ * copied row by row to memory of the caller, and are not copied again: the body then lists them as
+ * parts, column by column. The bytes of a chunk, and the values of a full image or of CSR data,
  * need not be copied at all: batch_builder_refer() adds a row that refers to them in their output
  * slot. The other bytes of CSR data then stay in the slot, too, until batch_emit copies them. One
- * thread per builder. There is no lock, and no allocation after
- * batch_builder_create(). With several sets of columns a batch is written in place while the next
- * one grows.
+ * thread per builder. There is no lock, and no allocation after batch_builder_create(). With
+ * several sets of columns a batch is written in place while the next one grows.
  *
  * The batch boundaries depend on the rows only, not on time or on earlier batches. The same frames
  * therefore produce the same files, unless batch_builder_flush() is called in between:
@@ -30,8 +29,8 @@
  *
  * Raw frames are chunks, and full images if the tables say so (arrow_tables.chunks).
  */
-#ifndef BATCH_BUILDER_H
-#define BATCH_BUILDER_H
+#ifndef ARROW_BATCH_H
+#define ARROW_BATCH_H
 
 #include <sys/uio.h>
 
@@ -47,9 +46,9 @@
 #define BATCH_SETS_MAX 8
 
 /**
- * Maximum number of parts of a body that is in memory of batch_place, if adjacent parts that are
- * not there count as one. Rows of CSR data have three parts each. Rows that follow are copied to
- * memory of the builder.
+ * Maximum number of parts of a body that is in memory of batch_place. Adjacent parts that are not
+ * in this memory count as one. A row of CSR data has three parts. Rows beyond the limit are copied
+ * to memory of the builder.
  */
 #define BATCH_PLACE_PARTS 256
 
@@ -60,19 +59,19 @@ struct batch {
 	uint32_t metadata_size;	 /**< a multiple of ARROW_BLOCK */
 	/**
 	 * The non-empty buffers, in the order of the body. Of `frames`, one per column, in order,
-	 * up to `pedestal_version`.
-	 * Of `images`, each part starts at a page, except references, padding, parts in memory of
-	 * batch_place and the parts of `row_ptr` and `col` that are in output slots: they follow
-	 * one another. The body begins with the column with most of the bytes, if it is not empty:
-	 * `raw` if the first row is a chunk, otherwise `value`. This column is the references, or
-	 * its parts in memory of batch_place, and the part that follows them, which has the rows
-	 * that were copied to memory of the builder and the padding, if there are any.
+	 * up to `pedestal_version`. Of `images`, each part starts at a page, except references,
+	 * padding, parts in memory of batch_place and the parts of `row_ptr` and `col` that are in
+	 * output slots: they follow one another. The body begins with the column with most of the
+	 * bytes, if it is not empty: `raw` if the first row is a chunk, otherwise `value`. This
+	 * column consists of the references or of its parts in memory of batch_place, followed by
+	 * one part with the rows that were copied to memory of the builder and the padding, if
+	 * there are any.
 	 */
 	const struct iovec *body;
 	unsigned int nb_body;
-	/** parts at the beginning of the body that are in output slots, one a row; 0: none */
+	/** parts at the beginning of the body that are in output slots, one per row; 0: none */
 	unsigned int nb_references;
-	/** the output slots of these parts. They belong to the receiver of the batch */
+	/** the output slots of these parts, which belong to the receiver of the batch */
 	const uint32_t *slots;
 	uint64_t body_length; /**< a multiple of ARROW_BLOCK */
 	uint64_t rows;
@@ -98,17 +97,17 @@ struct batch {
 	unsigned int set; /**< set of columns of this table that holds the batch */
 };
 
-/** Receives a complete batch. The builder does not depend on what happens to it. */
+/** Receives a complete batch. The builder does not depend on what the callback does with it. */
 typedef void (*batch_emit)(void *arg, const struct batch *batch);
 
-/** Called before a set of columns is overwritten. Returns once the set is not read any more. */
+/** Called before a set of columns is overwritten. Returns once the set is no longer read. */
 typedef void (*batch_reclaim)(void *arg, enum arrow_table table, unsigned int set);
 
 /**
- * Called at the first row of a batch of images, unless it is a reference. `row_ptr`, `col`, `value`
- * and `raw` of the rows are copied to the returned memory, one after the other from its start.
- * batch_emit finds the parts of the body there by their addresses, and may copy the other parts
- * after them. When batch_emit returns, the builder has finished with the memory.
+ * Called for the first row of a batch of images, unless the row is a reference. `row_ptr`, `col`,
+ * `value` and `raw` of the rows are copied to the returned memory, one after the other, from its
+ * start on. batch_emit finds the parts of the body there by their addresses, and may copy the other
+ * parts after them. When batch_emit returns, the builder has finished with the memory.
  * @param size  bytes that these columns may need
  * @return NULL: the batch is built in the builder's memory
  */
@@ -165,13 +164,12 @@ void batch_builder_destroy(struct batch_builder *builder);
 
 /**
  * Add a frame to `frames`, and to `images` if it was kept. May emit batches first. The record and
- * its output slot can be reused when this returns. What is to be a chunk is compressed, unless the
- * output is one already (frame_record.chunk_bytes).
+ * its output slot can be reused when this returns. An image that is stored as a chunk is
+ * compressed, unless the output already is a chunk (frame_record.chunk_bytes).
  * @return 0
  *   - -EINVAL: the frame was kept, but its output is unusable (no slot, unknown kind, too many
- *     pixels, a chunk that exceeds the slot or is not to be one, or a peak in no panel). It has
- *     a row in `frames`
- *     only, with FRAME_FLAG_NO_IMAGE
+ *     pixels, a chunk that exceeds the slot or is not allowed, or a peak in no panel). The frame
+ *     has only a row in `frames`, with FRAME_FLAG_NO_IMAGE
  */
 int batch_builder_add(struct batch_builder *builder, const struct frame_record *record);
 
@@ -195,9 +193,9 @@ int batch_builder_add_packed(struct batch_builder *builder, const struct frame_r
  * copied bytes of these columns. May emit batches first. The CRC of the chunk is
  * frame_record.chunk_crc32c; the CPU computes that of other values.
  * @return 1: the batch refers to the slot. Otherwise as batch_builder_add(), and the slot can be
- *   reused: the frame has no image, or it was copied because it has no value or is yet to be
- *   compressed, because the batch has copied bytes of this column or begins with another one, or
- *   because the batch has `references` references
+ *   reused: the frame has no image, or it was copied because it has no value or is not compressed
+ *   yet, because the batch has copied bytes of this column or begins with another column, or
+ *   because the batch already has `references` references
  */
 int batch_builder_refer(struct batch_builder *builder, const struct frame_record *record);
 
@@ -214,4 +212,4 @@ uint64_t batch_builder_rows(const struct batch_builder *builder);
 /** Emit the collected rows, images first. The next row starts a new batch. */
 void batch_builder_flush(struct batch_builder *builder);
 
-#endif /* BATCH_BUILDER_H */
+#endif /* ARROW_BATCH_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Closing of files in a thread, as it takes as long as a sync of the disk.
+ * Closes files in a thread, because closing takes as long as a sync of the disk.
  */
 #ifndef ARROW_CLOSING_H
 #define ARROW_CLOSING_H
@@ -32,7 +32,7 @@ void arrow_closing_begin(struct arrow_closing *c, struct arrow_closing *next, vo
 /** @return true: the file is closed */
 bool arrow_closing_is_over(const struct arrow_closing *c);
 
-/** Wait until the file is closed, and release the thread. Of two files, `next` first. */
+/** Wait until the file is closed, and release the thread. Of two files, join `next` first. */
 void arrow_closing_join(struct arrow_closing *c);
 
 #endif /* ARROW_CLOSING_H */

@@ -8,8 +8,8 @@
  * ISA-L's crc32_iscsi() does not complement at either end; the functions below do. The CRC covers
  * the body as it is in the file, including the zero padding between buffers.
  */
-#ifndef ARROW_CRC_H
-#define ARROW_CRC_H
+#ifndef ARROW_CRC32C_H
+#define ARROW_CRC32C_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,8 +21,8 @@ uint32_t arrow_crc32c(uint32_t crc, const void *data, size_t len);
 uint32_t arrow_crc32c_zeros(uint32_t crc, size_t len);
 
 /**
- * Table for extending many CRCs by the same number of zero bytes: their effect, for each four bits
- * of the CRC.
+ * Table for extending many CRCs by the same number of zero bytes. It has the effect of these bytes
+ * on each group of four bits of the CRC.
  */
 struct arrow_crc_zeros {
 	uint32_t of[8][16];
@@ -48,4 +48,4 @@ arrow_crc_zeros(const struct arrow_crc_zeros *z, uint32_t crc)
  */
 uint32_t arrow_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t len_b);
 
-#endif /* ARROW_CRC_H */
+#endif /* ARROW_CRC32C_H */

@@ -7,8 +7,8 @@
  *
  * The functions accept names and paths. Any thread may call them.
  */
-#ifndef ARROW_NAME_H
-#define ARROW_NAME_H
+#ifndef ARROW_NAMES_H
+#define ARROW_NAMES_H
 
 #include <stdbool.h>
 #include <string.h>
@@ -60,4 +60,4 @@ arrow_name_is_hidden(const char *name)
  */
 bool arrow_name_stream(const char *path, struct arrow_identity *identity);
 
-#endif /* ARROW_NAME_H */
+#endif /* ARROW_NAMES_H */

@@ -5,15 +5,15 @@
  * checked before use, and nothing is copied out of the mapping.
  *
  * The reader walks through the messages from the front, so `.part` files and valid prefixes are
- * read like complete files. The footer is compared with the messages found. The reader supports the
- * types of enum arrow_type, but no compression and no dictionaries.
+ * read like complete files. The footer is compared with the messages that were found. The reader
+ * supports the types of enum arrow_type, but neither compression nor dictionaries.
  *
  * Files of this program (their schema names a table): a batch is recognized by its announcement,
  * which is the metadata block with its own CRC. The footer also has a CRC. If the footer is valid,
  * it locates the batches. Otherwise, if an announcement is missing, the reader continues at the
- * next block that announces a batch of the same stream. Damage therefore loses only the batch that
- * it hit. Batches and regions that are known to be damaged are listed in `damage` and not in
- * `batches`. Opening a file does not read the bodies.
+ * next block that announces a batch of the same stream. Damage therefore loses only the batch in
+ * which it occurs. Batches and regions that are known to be damaged are listed in `damage` and not
+ * in `batches`. Opening a file does not read the bodies.
  *
  * The first block of such a file has the schema twice, with a CRC. The second copy is read if the
  * first is damaged. In other files there is no CRC, and `schema_fault` is set.
@@ -25,8 +25,8 @@
  * The size of a file bounds time and memory, whatever the file contains: metadata texts must not be
  * longer than twice the metadata, and a footer lists whole blocks.
  */
-#ifndef ARROW_READ_H
-#define ARROW_READ_H
+#ifndef ARROW_READER_H
+#define ARROW_READER_H
 
 #include "arrow/schema.h"
 #include "recovery/window.h"
@@ -55,9 +55,9 @@ struct arrow_read_batch {
 struct arrow_read_damage {
 	uint64_t offset;
 	uint64_t length;
-	size_t before;	 /**< number of entries of arrow_reader.batches in front of it */
-	const char *why; /**< static string */
-	bool announced;	 /**< the bytes are one batch, whose announcement is valid */
+	size_t before;		       /**< number of entries of arrow_reader.batches before it */
+	const char *why;	       /**< static string */
+	bool announced;		       /**< the bytes are one batch, whose announcement is valid */
 	struct arrow_read_batch batch; /**< valid if `announced` */
 };
 
@@ -150,7 +150,7 @@ int arrow_reader_open_memory(
 
 /**
  * As arrow_reader_open_memory(), for a file whose bytes beyond `written` are allocated but not
- * written. These are not searched.
+ * written. These bytes are not searched.
  */
 int arrow_reader_open_written(struct arrow_reader *r, const void *data, uint64_t size,
 	uint64_t written, const char **problem);
@@ -158,7 +158,7 @@ int arrow_reader_open_written(struct arrow_reader *r, const void *data, uint64_t
 /**
  * As arrow_reader_open(), with read(2) instead of a mapping. The bodies and columns of batches are
  * accessible only after arrow_reader_load().
- * @return as arrow_reader_open(). *problem also tells if the disk cannot read required data
+ * @return as arrow_reader_open(). *problem also reports that the disk cannot read required data
  */
 int arrow_reader_open_read(struct arrow_reader *r, const char *path, const char **problem);
 
@@ -243,8 +243,8 @@ void arrow_reader_only(struct arrow_reader *r, const char *path);
 bool arrow_read_has_identity(const struct arrow_reader *r, const struct arrow_read_batch *b);
 
 /**
- * Whether batch `b` is of the same stream as `before`, with a higher sequence number. Both must
- * have an identity.
+ * Whether batch `b` belongs to the same stream as `before` and has a higher sequence number. Both
+ * must have an identity.
  */
 bool arrow_read_follows(const struct arrow_read_batch *b, const struct arrow_read_batch *before);
 
@@ -262,4 +262,4 @@ arrow_column_is_null(const struct arrow_column *c, uint64_t row)
 	return c->validity != NULL && !(c->validity[row / 8] >> (row % 8) & 1);
 }
 
-#endif /* ARROW_READ_H */
+#endif /* ARROW_READER_H */

@@ -6,8 +6,8 @@
  * place.
  *
  * Pages are kept for the next batch. Pages that none of BATCH_REGION_WINDOW batches needed are
- * freed. In a process that locks future memory (mlockall(MCL_FUTURE)), all pages would be allocated
- * at once.
+ * freed. Limitation: in a process that locks future memory (mlockall(MCL_FUTURE)), all pages are
+ * allocated immediately.
  */
 #ifndef BATCH_REGION_H
 #define BATCH_REGION_H
@@ -35,7 +35,7 @@ void batch_region_free(struct batch_region *r);
 
 /**
  * Append `size` uninitialized bytes. Aborts beyond the reserved size: callers start a new batch
- * before.
+ * before they reach it.
  */
 uint8_t *batch_region_grow(struct batch_region *r, size_t size);
 

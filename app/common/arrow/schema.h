@@ -32,7 +32,7 @@
 #define ARROW_NODES_MAX	  64  /**< maximum field nodes of a schema */
 #define ARROW_BUFFERS_MAX 128 /**< maximum buffers of a schema */
 
-/** Types of the tables. The items of ARROW_LIST and ARROW_FIXED_LIST are of a plain type. */
+/** Types of the tables. The items of ARROW_LIST and ARROW_FIXED_LIST have a plain type. */
 enum arrow_type {
 	ARROW_UINT8,
 	ARROW_UINT16,

@@ -121,7 +121,10 @@ enum arrow_images_column {
 #define ARROW_META_PEAKS_MAX	"braggline.peaks_max"
 #define ARROW_META_PEAKS_SHELLS "braggline.peaks_shells" /**< limits in angstrom; `none` */
 /** @} */
-/** radial profiles: what bins have equal widths of (`q`, `d`, `2theta`), and their centres @{ */
+/**
+ * radial profiles: quantity in which the bins have equal widths (`q`, `d`, `2theta`), and their
+ * centres @{
+ */
 #define ARROW_META_RADIAL_UNIT	  "braggline.radial_unit"
 #define ARROW_META_RADIAL_CENTRES "braggline.radial_centres" /**< 1/angstrom, angstrom, degrees */
 /** @} */

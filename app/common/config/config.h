@@ -90,7 +90,7 @@ bool config_uint_or(struct config *c, const char *section, const char *key, cons
 uint64_t config_uint_word(struct config *c, const char *section, const char *key, const char *word,
 	uint64_t def, uint64_t min, uint64_t max);
 
-/** The same for a real number of more than 0, at most `max`; the word is the default. */
+/** As config_uint_word(), for a real number above 0 and at most `max`; the word is the default. */
 double config_real_word(
 	struct config *c, const char *section, const char *key, const char *word, double max);
 

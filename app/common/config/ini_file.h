@@ -33,9 +33,9 @@ typedef int ini_take(
 bool ini_is_text(const char *text);
 
 /**
- * Read a file, and call `take` for each line in file order. Invalid lines are skipped, and
- * keys of a section without a valid name. A header with text after it is taken, too. The message
- * gets one line of text for each invalid line, until `size` is reached.
+ * Read a file, and call `take` for each line in file order. Invalid lines are skipped, as are the
+ * keys of a section without a valid name. A header with text after it is accepted but reported. The
+ * message gets one line of text for each invalid line, until `size` is reached.
  * @param message  out: the errors, with file and line; "" on success
  * @return 0; -EINVAL: invalid lines; -errno of fopen() or reading; errors of `take`
  */

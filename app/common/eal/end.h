@@ -15,8 +15,8 @@
  *
  * If a net_memif port is stopped while its peer disconnects, both the caller and the interrupt
  * thread release its resources, which are then freed twice (DPDK 22.11). This function blocks the
- * interrupt thread in a callback of its own, so that no driver's callback can run. Link states are
- * not updated any more.
+ * interrupt thread in a callback, so that no driver's callback can run. Link states are no longer
+ * updated.
  *
  * @return false: the callback of a driver ran for longer than 2 s, and the thread is not blocked
  */

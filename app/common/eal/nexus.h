@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * NeXus files while runs are written: a process of `braggline-export --follow` that reads the Arrow
- * files of this program. It has the lowest priority, runs on CPUs that no lcore uses, and shares
- * nothing with this process: neither a slow disk nor a fault of HDF5 disturbs the dataplane. It is
- * started again if it ends.
+ * Writes NeXus files while runs are written: starts a process of `braggline-export --follow`, which
+ * reads the Arrow files of this program. The process has the lowest priority, runs on CPUs that no
+ * lcore uses, and shares nothing with this process. Therefore neither a slow disk nor a fault of
+ * HDF5 disturbs the dataplane. The process is started again if it ends.
  *
- * One thread at a time. A start takes up to some milliseconds.
+ * One thread at a time. A start takes up to a few milliseconds.
  */
 #ifndef EAL_NEXUS_H
 #define EAL_NEXUS_H
@@ -40,7 +40,7 @@ void nexus_watch(struct nexus *n);
 
 /**
  * After the Arrow files are complete: let the process export what is left, and wait for its end. If
- * that takes longer than some seconds, the process continues without this program.
+ * that takes longer than a few seconds, the process continues without this program.
  */
 void nexus_stop(struct nexus *n);
 

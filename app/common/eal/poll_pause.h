@@ -13,15 +13,15 @@
  * packets            sleeps of POLL_PAUSE_SHORT_US, after POLL_PAUSE_SPIN_US. Their length grows
  *                    with the time that the loop has waited
  * later packets      sleeps that grow faster, from POLL_PAUSE_LONG_US to POLL_PAUSE_LATER_US, after
- *                    POLL_PAUSE_LINGER_US: nobody waits for what they bring
+ *                    POLL_PAUSE_LINGER_US: nobody waits for these packets
  * a thread           as packets. If the thread may run on the CPU of the loop: the loop sleeps at
  *                    once, for POLL_PAUSE_MAX_US, because each timer takes time from the thread;
  *                    poll_wake() ends the sleep
  * =================  ==============================================================================
  *
- * If other threads run on the same CPU, they need CPU time. While packets or a thread are expected,
- * the loop then sleeps after POLL_PAUSE_TURNS. It detects these threads by the time in which it did
- * not run.
+ * If other threads run on the same CPU, they need CPU time. Then the loop sleeps after
+ * POLL_PAUSE_TURNS while it expects packets or a thread. It detects such threads by the time in
+ * which it did not run.
  */
 #ifndef POLL_PAUSE_H
 #define POLL_PAUSE_H
@@ -39,13 +39,15 @@
 #define POLL_PAUSE_SPIN_US   5000   /**< time after work, if something is expected */
 #define POLL_PAUSE_TURNS     8	    /**< turns without work, if the CPU is shared */
 #define POLL_PAUSE_AWAY_US   200    /**< a longer time between two turns: others had the CPU */
-#define POLL_PAUSE_KEEP_US   100000 /**< time for which the CPU is taken as shared then */
+#define POLL_PAUSE_KEEP_US   100000 /**< the CPU counts as shared for this time after that */
 
 /** What a loop waits for. */
 enum poll_expect {
 	POLL_NOTHING, /**< work may come at any time, or never */
 	POLL_PACKETS, /**< a peer answers */
-	/** a peer may send, and nobody waits for it: who begins to wait calls poll_wake() */
+	/**
+	 * a peer may send, and nobody waits for it: a thread that begins to wait calls poll_wake()
+	 */
 	POLL_LATER,
 	POLL_THREAD, /**< another thread works, and calls poll_wake() when it needs the loop */
 	POLL_SHARED, /**< as POLL_THREAD, and it may run on the CPU of the loop */
@@ -74,11 +76,11 @@ void poll_wake(struct poll_pause *p);
 void poll_forget(struct poll_pause *p);
 
 /**
- * Let another thread of this CPU run, which this thread has woken: it would have to wait until the
- * scheduler takes the CPU from the loop. Returns when it calls poll_wake(), or has called it since
- * poll_forget(), and after POLL_PAUSE_YIELD_US at most.
+ * Let another thread of this CPU run that this thread has woken. Otherwise that thread would wait
+ * until the scheduler takes the CPU from the loop. Returns when poll_wake() is called, or if it was
+ * called since poll_forget(), and after POLL_PAUSE_YIELD_US at the latest.
  *
- * Call poll_forget() before the thread is woken: it may run at once, until it waits again.
+ * Call poll_forget() before the thread is woken, because the thread may run immediately.
  */
 void poll_yield(struct poll_pause *p);
 

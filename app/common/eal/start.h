@@ -39,13 +39,12 @@ void eal_hint(FILE *out, const char *program, const char *own);
 int eal_start(const char *program, int argc, char **argv, int own);
 
 /**
- * Set up the signals of a program that runs for long. Call this before EAL starts, which takes a
- * while.
+ * Set up the signals of a long-running program. Call this before EAL starts, which takes a while.
  *
- * SIGINT, SIGTERM and SIGHUP end the program in order; SIGHUP not if it is ignored, as under nohup.
- * SIGPIPE is ignored: if the reader of standard output or standard error has gone, the output is
- * lost, and the program continues. SIGXFSZ is ignored: a write beyond the limit of file sizes is an
- * error.
+ * SIGINT, SIGTERM and SIGHUP end the program in order. SIGHUP stays ignored if it was, as under
+ * nohup. SIGPIPE is ignored: if the reader of standard output or standard error has exited, the
+ * output is lost, and the program continues. SIGXFSZ is ignored: a write beyond the limit of file
+ * sizes is an error.
  *
  * @param end  action of the signals that end the program
  */

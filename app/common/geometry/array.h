@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * A geometry as programs need it that know only the array of pixels: where the beam is in the
- * array, and which pixels are used. Any thread.
+ * A geometry reduced to the array of pixels, for programs that know no panels: where the beam is in
+ * the array, and which pixels are used. Any thread.
  */
 #ifndef GEOMETRY_ARRAY_H
 #define GEOMETRY_ARRAY_H
@@ -16,8 +16,8 @@
 /** @} */
 
 /**
- * Place of the beam in the array, as if the panel that is closest to it had no end. Pixels; 0 is
- * the outer edge of the first pixel.
+ * Position of the beam in the array, as if the panel that is closest to it were infinite. Pixels; 0
+ * is the outer edge of the first pixel.
  */
 void array_beam(const struct geometry *g, double *x, double *y);
 

@@ -23,7 +23,8 @@ int crystfel_read(struct geometry *g, const char *text, size_t size, const char 
 
 /**
  * Check a geometry that was made in another way, such as read from a NeXus file, as crystfel_read()
- * checks a file: names, limits, overlaps, the raster. What a `.geom` file cannot say is lost.
+ * checks a file: names, limits, overlaps, the raster. Properties that a `.geom` file cannot express
+ * are lost.
  * @param g       in, out: rows and columns are set
  * @param name    of its source, for the message: "NAME: panel NAME: found, expected, what to do"
  * @return 0; -EINVAL: the message says why; -ENOMEM. `g` is undefined after an error
@@ -38,11 +39,14 @@ struct crystfel_array {
 	const char *peaks;   /**< path of the lists of peaks; NULL: none */
 	int32_t least, most; /**< values of pixels that are not lost or masked, both included */
 	/**
-	 * Largest value of pixels that are not saturated; INFINITY: no pixel is. CrystFEL searches
-	 * peaks with saturated pixels, and does not integrate reflections that have some.
+	 * Largest value of pixels that are not saturated; INFINITY: no pixel is. CrystFEL includes
+	 * saturated pixels in its search for peaks, but does not integrate reflections that contain
+	 * them.
 	 */
 	double max_adu;
-	/** messages of braggline-publish, one image each, instead of files; no `data`, no `mask` */
+	/**
+	 * for messages of braggline-publish, one image each, instead of files; no `data`, no `mask`
+	 */
 	bool live;
 };
 

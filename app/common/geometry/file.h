@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Files of geometries; the format is chosen by the end of the name: `.geom` or `.poni`.
+ * Geometry files. The extension of the name selects the format: `.geom` or `.poni`.
  */
 #ifndef GEOMETRY_FILE_H
 #define GEOMETRY_FILE_H
@@ -10,7 +10,7 @@
 
 #define GEOMETRY_FILE_MAX (4u << 20) /**< bytes of a file that is read */
 
-/** @return whether a file has the name of a geometry, by its end */
+/** @return whether the name of a file has the extension of a geometry */
 bool geometry_file_is_name(const char *path);
 
 /**
@@ -22,7 +22,10 @@ bool geometry_file_is_name(const char *path);
 int geometry_file_read(struct geometry *g, const char *path, const struct geometry_raster *raster,
 	char message[GEOMETRY_MESSAGE_LEN]);
 
-/** Write a file. @param message  out: why not @return 0; -EINVAL: the format cannot; -errno */
+/**
+ * Write a file. @param message out: the error @return 0; -EINVAL: not possible in the format;
+ * -errno
+ */
 int geometry_file_write(
 	const struct geometry *g, const char *path, char message[GEOMETRY_MESSAGE_LEN]);
 

@@ -13,8 +13,8 @@
 struct geometry_raster gaps_raster(const struct layout *l);
 
 /**
- * Change a geometry of such a raster into one of the modules without these pixels. A panel that
- * spans several chips becomes one panel a chip, `NAME_cCHIP`.
+ * Change a geometry of such a raster into one without these pixels. A panel that spans several
+ * chips is split into one panel per chip, `NAME_cCHIP`.
  * @param message  out: panel, why not; "" on success
  * @return 0; -EINVAL: too many panels or regions, names that are too long, a panel with edges that
  *         are not used; -ENOMEM. `g` is undefined after an error

@@ -51,9 +51,9 @@ struct geometry_panel {
 };
 
 /**
- * A region whose pixels are not used: a rectangle of a panel, in columns and rows of the raster,
- * both ends included; or a rectangle of the laboratory, in which a pixel lies if the outer corner
- * of the pixel does, both ends excluded (CrystFEL).
+ * A region whose pixels are not used. Either a rectangle of a panel, in columns and rows of the
+ * raster, both ends included. Or a rectangle of the laboratory, both ends excluded, which contains
+ * a pixel if it contains the outer corner of the pixel (CrystFEL).
  */
 struct geometry_bad {
 	char name[GEOMETRY_NAME_LEN];

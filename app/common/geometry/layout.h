@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Geometry of a detector that is known by its layout: modules of chips in columns, all of them in
- * one plane at right angles to the beam. The receiver computes geometries with it, and the
- * simulator places its modules with the same numbers.
+ * Geometry of a detector whose layout is known: modules of chips in columns, all of them in one
+ * plane at right angles to the beam. The receiver computes geometries with it, and the simulator
+ * places its modules with the same numbers.
  *
  * The *picture* is the plane with all gaps: x along the columns of a module, y along its rows, 0, 0
  * is the outer corner of the first pixel of module 0. Module m is in column m / column_modules.

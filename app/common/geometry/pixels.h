@@ -32,7 +32,7 @@ bool pixels_is_bad(const struct geometry *g, uint32_t panel, uint32_t fs, uint32
 
 /**
  * Radial bins as CrystFEL's peakfinder8 computes them: from the outer corners of pixels, with x and
- * y cut to integers, and the square root in f4 rounded half to even.
+ * y truncated to integers, and the square root in f4 rounded half to even.
  * @param bin      out: GEOMETRY_MASKED for pixels that are in no panel, or not used
  * @param nb_bins  out: number of bins of all panels, also of pixels that are not used
  * @return 0; -ERANGE: 65,535 bins or more

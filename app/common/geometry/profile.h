@@ -9,7 +9,7 @@
 
 #include "geometry/geometry.h"
 
-/** What bins have equal widths of. */
+/** Quantity in which the bins have equal widths. */
 enum profile_unit {
 	PROFILE_Q,	   /**< 4 pi sin(theta) / wavelength, 1/angstrom */
 	PROFILE_D,	   /**< 1/d as for q, but centres are given as d, angstrom */

@@ -14,7 +14,7 @@ struct geometry_summary {
 	bool beam_in_picture;	 /**< between its first and last column, and row */
 	bool beam_on_panel;	 /**< false: in a gap, or outside */
 	uint32_t beam_panel;	 /**< with `beam_on_panel` */
-	bool overlap;		 /**< two panels of the same distance overlap by some pixels */
+	bool overlap;		 /**< two panels at the same distance overlap by some pixels */
 	uint32_t overlapping[2]; /**< with `overlap`: the first two */
 	uint64_t missing;	 /**< pixels of the raster that are in no panel */
 	double two_theta;	 /**< largest angle of a panel's corner, radians; NaN: not known */

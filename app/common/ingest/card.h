@@ -3,17 +3,18 @@
  * @file
  * What a detector must know to send by RoCEv2: the *card* of a receiver, and the layout of messages
  * and of the receiver's ring. The receiver writes the card; a detector reads it from a file, gets a
- * part of it in the private data of the CM, or has it typed in as the registers of an FPGA.
+ * part of it in the private data of the CM, or has its values entered by hand in the registers of
+ * an FPGA.
  *
  * Message. One message of a stream has the content of one packet of the detector: the pixels (a
  * *tile*), and then the *trailer*, which is the detector's header as in a UDP packet, padded with
- * zeros to INGEST_TRAILER_BYTES. A JUNGFRAU message has 8,192 + 64 bytes: three RoCE packets with
- * a path MTU of 4,096 bytes. On a UC queue pair, a trailer that was placed proves that the pixels
- * before it were placed, because packets of a message are taken only in the order of their PSNs.
- * If the card has a *leader*, the message begins with INGEST_LEADER_BYTES: zeros, and in the last 8
+ * zeros to INGEST_TRAILER_BYTES. A JUNGFRAU message has 8,192 + 64 bytes: three RoCE packets with a
+ * path MTU of 4,096 bytes. On a UC queue pair, a trailer that was placed proves that the pixels
+ * before it were placed, because packets of a message are taken only in the order of their PSNs. If
+ * the card has a *leader*, the message begins with INGEST_LEADER_BYTES: zeros, and in the last 8
  * bytes the frame number, little-endian. A receiver needs it if the device writes into the memory
  * that gangs read: as with a seqlock, a gang reads the trailer, the pixels, and then the leader. If
- * the sender laps the ring meanwhile, it has written the new leader before any new pixel.
+ * the sender laps the ring meanwhile, it writes the new leader before any new pixel.
  *
  * Ring (transport `write`). Each stream has a ring of `slots` slots, a power of two. A slot has the
  * tiles of one frame of one stream, in the order of their packet numbers:
@@ -82,7 +83,7 @@ ingest_message_bytes(const struct ingest_card *c)
 	return (uint64_t)c->leader_bytes + c->tile_bytes + c->trailer_bytes;
 }
 
-/** Address of a message, that is of its leader if there is one, else of its tile. */
+/** Address of a message: of its leader if there is one, else of its tile. */
 static inline uint64_t
 ingest_address(const struct ingest_card *c, uint32_t stream, uint64_t frame, uint32_t tile)
 {

@@ -4,8 +4,8 @@
  * Layout of a detector's packets in reliable multicast streams (rdma_stream.h, transport
  * `multicast`). There is no card: the detector is the server, and receivers join its streams.
  *
- * Streams. Each stream of the detector is an rdma_stream of its own: stream N has the group
- * address `group` + N and the service port `service` + N of the detector. A member joins all.
+ * Streams. Each stream of the detector is a separate rdma_stream: stream N has the group address
+ * `group` + N and the service port `service` + N of the detector. A member joins all.
  *
  * Fragments. One packet of an rdma_stream has one *fragment*: a struct ingest_fragment, and then up
  * to ingest_fragment_max() bytes of a message. A message is that of card.h without a leader: the
@@ -42,7 +42,7 @@ struct ingest_fragment {
 	uint32_t tiles;	  /**< messages of a stream and frame */
 };
 
-/** Most bytes of a message in one fragment: a multiple of 64, so that copies are of whole lines. */
+/** Maximum bytes of a message in a fragment: a multiple of 64, so that whole lines are copied. */
 static inline uint32_t
 ingest_fragment_max(uint32_t payload_max)
 {

@@ -3,8 +3,8 @@
  * @file
  * Proofs of both ends of a multicast stream (rdma_stream.h), with the keys that stores use: the
  * sender has a keyring (xfer/keyring.h), a member has the name and the key of one identity of it.
- * Each identity of the keyring may join, with its `key` or its `key_next`. The sender then proves
- * itself with the same one.
+ * Each identity of the keyring may join, with its `key` or its `key_next`. The sender then uses the
+ * same key for its own proof.
  *
  * The proof is read by rdma_stream_sender_create() and rdma_stream_receiver_create(). It must
  * outlive what they create, and may serve any number of streams. Any thread may call the functions.

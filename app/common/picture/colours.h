@@ -24,10 +24,10 @@
  */
 float colours_top(const float *cells, size_t nb_cells);
 
-/** Place of a value in the scale. @return 0 to 1; 0 for NaN and for values below 0 */
+/** Position of a value in the scale. @return 0 to 1; 0 for NaN and for values below 0 */
 double colours_place(double value, double top);
 
-/** Colour of a place in the scale, from dark to light with uniform steps in lightness. */
+/** Colour of a position in the scale, from dark to light with uniform steps in lightness. */
 uint32_t colours_at(double place);
 
 /** Colour of a value of a pixel. */
@@ -35,7 +35,7 @@ uint32_t colours_of(float value, float top);
 
 /**
  * Choose ticks of the scale: 0, and 1, 2 and 5 times powers of ten, or fewer.
- * @param apart  least difference of two places
+ * @param apart  minimum difference of two positions
  */
 void colours_ticks(struct ticks *t, double top, double apart);
 

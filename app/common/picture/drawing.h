@@ -5,8 +5,8 @@
  * every process of a machine. One thread per drawing; not for a polling lcore.
  *
  * Text is drawn by the font DejaVu Sans, or by the font that fontconfig finds in its place. Without
- * any font, cairo draws ASCII characters by lines of its own. In SVG, text stays text: it is in
- * front of all else.
+ * any font, cairo draws ASCII characters itself, as lines. In SVG, text stays text and is drawn in
+ * front of everything else.
  */
 #ifndef DRAWING_H
 #define DRAWING_H

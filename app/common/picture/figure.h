@@ -3,7 +3,7 @@
  * @file
  * A figure with images of a detector (panels.h): each has a title, axes in pixels, a colour scale
  * with its unit, resolution rings and marks of peaks. A legend explains colours and lines. Images
- * that are wider than high are one below the other, others side by side.
+ * that are wider than high are placed one below the other, others side by side.
  *
  * A cell is a square of whole dots of one colour; nothing is interpolated. The size and the places
  * of the images depend on the panels only. One thread per figure.

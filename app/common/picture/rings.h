@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Resolution rings of a picture: circles around the beam of pixels that scatter from lattice planes
- * at a distance d.
+ * Resolution rings of a picture: circles around the beam, each for reflections of lattice planes
+ * with a spacing d.
  */
 #ifndef RINGS_H
 #define RINGS_H

@@ -18,7 +18,7 @@ struct ticks {
  * Choose ticks of a linear axis at multiples of 1, 2 or 5 times a power of ten.
  * @param first, last  finite; if last is not larger, there is at most one tick
  * @param most         largest number of ticks, 1 to TICKS_MAX
- * @param least_step   least distance of ticks, such as 1 for counts; 0: any
+ * @param least_step   minimum distance of ticks, such as 1 for counts; 0: any
  */
 void ticks_choose(struct ticks *t, double first, double last, unsigned int most, double least_step);
 

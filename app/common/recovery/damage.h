@@ -43,8 +43,8 @@ void arrow_damage_frames_text(
 
 /**
  * Sequence numbers that a damaged region may contain. A region with an announcement has the number
- * of the announcement, if that lies between the numbers of its neighbours. Else a batch of another
- * place was written over it. Such a region, and one without an announcement, may have all numbers
+ * of the announcement, if that is between the numbers of its neighbours. Otherwise a misplaced
+ * batch was written over it. Such a region, and one without an announcement, may have all numbers
  * between those of its neighbours.
  * @return false: unknown
  */

@@ -7,8 +7,8 @@
  * file meanwhile has no effect. All operations on a file are relative to the descriptor of its
  * folder, so renaming the folder meanwhile has no effect either.
  */
-#ifndef RECOVER_DIR_H
-#define RECOVER_DIR_H
+#ifndef RECOVERY_DIRECTORY_H
+#define RECOVERY_DIRECTORY_H
 
 #include "recovery/recovery.h"
 
@@ -31,4 +31,4 @@ int arrow_recover_in(const struct arrow_io_ops *io, int folder, const char *dir,
 /** Build the path of a file relative to the descriptor of its folder. @return 0; -ENAMETOOLONG */
 int arrow_path_in(char path[PATH_MAX], int folder, const char *name);
 
-#endif /* RECOVER_DIR_H */
+#endif /* RECOVERY_DIRECTORY_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Recovery, which completes `.part` files that a crash left.
+ * Recovery, which completes `.part` files that a crash left behind.
  *
  * A record batch is valid if it lies completely within the file, its CRCs match its metadata, its
  * columns agree with the schema, and it has an identity. Of the valid batches, the longest
@@ -10,8 +10,8 @@
  * itself and does not invalidate the others.
  *
  * If the footer is valid, nothing is truncated, because no torn tail can follow a valid footer. If
- * batches that the footer lists are damaged, recovery writes a new footer that marks them.
- * Otherwise it only renames the file.
+ * batches that the footer lists are damaged, recovery writes a new footer that marks them as
+ * damaged. Otherwise it only renames the file.
  *
  * If the footer is not valid, every byte up to the end of the last valid batch stays in place. The
  * new footer does not list the damaged regions there. It marks them (ARROW_KEY_DAMAGED), and
@@ -52,7 +52,7 @@ struct arrow_recovery {
 	enum arrow_recovery_state state;
 	uint64_t batches; /**< number of sound batches, which were kept */
 	uint64_t rows;	  /**< rows of the sound batches */
-	/** number of damaged batches and damaged regions between batches that stay in place */
+	/** number of damaged batches, and of damaged regions between batches, that stay in place */
 	uint64_t damaged;
 	bool repaired;		   /**< one copy of the schema was repaired from the other */
 	uint64_t cut;		   /**< bytes that were truncated, without `room` */
@@ -133,12 +133,12 @@ int arrow_recover_file_until(const struct arrow_io_ops *io, const char *part, co
 	struct arrow_recovery *report);
 
 /**
- * Truncate a file after its last sound batch with a number below `from`. Damaged regions in front
- * of that batch stay in place. Damaged regions after it are saved in a quarantine file. A crash
- * during the call leaves a `.part` file that recovery completes, and that may still contain some of
- * the batches to be removed. If a batch that should stay is damaged, it is marked
- * (report->damaged), and the caller must read again which batches the file has. A file whose schema
- * is damaged is not changed.
+ * Truncate a file after its last sound batch with a number below `from`. Damaged regions before
+ * that batch stay in place. Damaged regions after it are saved in a quarantine file. A crash during
+ * the call leaves a `.part` file that recovery completes, and that may still contain some of the
+ * batches to be removed. If a batch that should stay is damaged, it is marked (report->damaged),
+ * and the caller must read again which batches the file has. A file whose schema is damaged is not
+ * changed.
  * @param path  ends in `.arrow`, or in `.arrow.part` if no process writes the file
  * @param from  0: remove the file
  * @return as arrow_recover_file(); report->path is the current path of the file

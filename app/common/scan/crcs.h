@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Checks the CRC-32C of all batches of a file, in threads if the file is large. One thread reads
- * slower than a copy of the file would.
+ * Checks the CRC-32C of all batches of a file, in several threads if the file is large: a single
+ * thread is slower than a copy of the file.
  */
 #ifndef SCAN_CRCS_H
 #define SCAN_CRCS_H
@@ -10,7 +10,7 @@
 #include "arrow/reader.h"
 
 /**
- * Mark batches with a wrong CRC as faults.
+ * Set the `fault` of batches with a wrong CRC.
  * @param r  of a mapped file
  * @return number of batches without a CRC
  */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Facts about detectors that the files of a run do not have, and files and messages for other
- * programs require.
+ * Facts about detectors that files and messages for other programs require, and that the files of a
+ * run do not contain.
  */
 #ifndef SCAN_DETECTOR_H
 #define SCAN_DETECTOR_H
 
 struct detector_facts {
 	const char *name;	 /**< as in [detector] type */
-	const char *description; /**< for people */
+	const char *description; /**< human-readable */
 	const char *material;	 /**< of the sensor; DIALS knows Si, CdTe and GaAs */
 	double thickness_metres; /**< of the sensor */
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Memory of batches and messages. Some freed buffers are kept and used again: the first touch of
- * fresh pages takes longer than the copy into them, on virtual machines by far. A program that
- * knows what it will need touches these pages ahead. Any thread.
+ * Memory of batches and messages. Some freed buffers are kept and reused, because the first touch
+ * of new pages takes longer than the copy into them, especially on virtual machines. A program that
+ * knows its future need touches these pages in advance. Any thread.
  */
 #ifndef SCAN_MEMORY_H
 #define SCAN_MEMORY_H

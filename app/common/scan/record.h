@@ -2,10 +2,10 @@
 /**
  * @file
  * Record batches in memory, read one by one from a file that may still be written. A batch is whole
- * when its CRC is correct. Nothing of the file is mapped: a file that is truncated meanwhile does
- * no harm. Everything is checked in the copy, which is in memory that was used before, if there is
- * some (memory.h): page faults take longer than the copy. The CRC of a part is made while the part
- * is in the cache. Any thread; references are counted atomically.
+ * when its CRC is correct. Nothing of the file is mapped, so a file that is truncated meanwhile
+ * does no harm. Everything is checked in the copy. The copy is in reused memory if possible
+ * (memory.h), because page faults take longer than the copy. The CRC of a part is computed while
+ * the part is in the cache. Any thread; references are counted atomically.
  *
  * Large chunks of images are not as close together as in the file: each begins at a multiple of
  * ARROW_BLOCK, so that it can be written with O_DIRECT from there.
@@ -92,8 +92,8 @@ enum scan_record_state scan_record_read(struct scan_record **record, struct scan
  * @param record  out: a reference
  * @param r       of this file, which must outlive the record; its batches may be mapped
  * @param b       a batch of `r`
- * @param room    bytes of memory for the batch at least: with the size of the largest batch, memory
- *   of any batch is used again for any other one, because it is large enough
+ * @param room  bytes of minimum size of the memory. With the size of the largest batch, the memory
+ *   of any batch can be reused for any other one
  * @return 0; -EBADMSG: wrong CRC, or another batch is there; -ENODATA: the file ends before;
  *         -ENOMEM, -errno
  */
@@ -111,7 +111,7 @@ uint64_t scan_record_memory(const struct scan_record *r);
  */
 int scan_record_search(const struct scan_header *header, int fd, uint64_t *at, uint64_t blocks);
 
-/** What a file was when it was last seen to change. Zeros: it was not looked at. */
+/** State of a file when it was last seen to change. Zeros: it was not examined yet. */
 struct scan_change {
 	int64_t size;		 /**< bytes */
 	struct timespec written; /**< time of the last change of its content */
@@ -122,15 +122,15 @@ struct scan_change {
 #define SCAN_SETTLED_MS 2000
 
 /**
- * Whether a file that has its final name is complete. The name alone does not tell: a copy may grow
- * under it. It is complete if it has the footer of an Arrow file, or if no call saw it change for
- * SCAN_SETTLED_MS.
+ * Whether a file that has its final name is complete. The name alone is no proof, because a file
+ * may be copied to this name. The file is complete if it has the footer of an Arrow file, or if no
+ * call saw it change for SCAN_SETTLED_MS.
  * @param change  of this file, for the next call
  */
 bool scan_file_settled(struct scan_change *change, int fd);
 
 /**
- * Copy a batch without the columns row_ptr, col, value and raw, which cannot be read any more. The
+ * Copy a batch without the columns row_ptr, col, value and raw, which then cannot be read. The
  * metadata, and other columns such as the peaks, are those of the batch.
  * @return a reference; NULL: out of memory
  */

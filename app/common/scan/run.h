@@ -70,8 +70,8 @@ int scan_run_open(struct scan_run *run, const struct scan_sets *sets);
 int scan_run_open_unchecked(struct scan_run *run, const struct scan_sets *sets);
 
 /**
- * Check a file's size of the detector, which all files of a run have in common. The first file
- * determines it.
+ * Check the detector size that a file states. It must be the same in all files of a run; the first
+ * file determines it.
  * @return 0; -EBADMSG: printed
  */
 int scan_run_check(struct scan_run *run, struct scan_file *f);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What a batch contains, as far as copies of it are compared: the CRC-32C of its body and that of
- * its announcement, 64 bits together. Both are known without reading the body.
+ * The content of a batch, for the comparison of copies: the CRC-32C of its body and that of its
+ * announcement, 64 bits together. Both are known without reading the body.
  *
  * Two copies of a batch are the same only if their numbers *and* these CRCs are equal. No stored
  * batch is released or removed because of a copy that is not the same. The CRCs distinguish damaged
  * and foreign copies from good ones. They are not signatures: a peer that knows a batch's CRCs can
  * make another batch that has them.
  *
- * 16 bytes a batch. Adding a batch above all others takes one comparison, others take a binary
- * search and a memmove(). One thread per list.
+ * A batch takes 16 bytes. Adding a batch with the highest number takes one comparison; any other
+ * takes a binary search and a memmove(). One thread per list.
  */
 #ifndef STREAM_CONTENT_H
 #define STREAM_CONTENT_H

@@ -3,8 +3,8 @@
  * @file
  * Copies batches of a file into a new file in the same directory, before the file is truncated.
  *
- * The copy has a hidden name (arrow/names.h) until all of it is durable, because readers would take
- * a part of it for batches that were sent again. One thread per stream.
+ * The copy has a hidden name (arrow/names.h) until all of it is durable. Otherwise readers would
+ * see some batches twice. One thread per stream.
  */
 #ifndef STREAM_COPY_H
 #define STREAM_COPY_H

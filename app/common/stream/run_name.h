@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * A run's name is a part of its identity: a (receiver, run, incarnation) has one name. Files of it
- * under another name are not those of its receiver. Neither they nor the mark that the run has
- * ended (stream/ended.h) would be found in the directory of the existing files.
+ * The name of a run is a part of its identity: a (receiver, run, incarnation) has one name. Files
+ * of the run under another name do not come from its receiver. The directory is named after the
+ * run, so a store would find neither these files nor the mark that the run has ended
+ * (stream/ended.h).
  */
 #ifndef STREAM_RUN_NAME_H
 #define STREAM_RUN_NAME_H

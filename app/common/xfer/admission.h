@@ -2,11 +2,11 @@
 /**
  * @file
  * Admission control of connections that are not authenticated yet. It limits their number and their
- * time.
+ * duration.
  *
- * There are two pools. One is for peers that were authenticated before: a pair of the identity
- * named in the REQ and the address. The other is for all other peers. A flood of requests from
- * forged addresses therefore takes no slot of a returning receiver.
+ * There are two pools. One is for known peers: pairs of identity (named in the REQ) and address
+ * that were authenticated before. The other is for all other peers. A flood of requests from forged
+ * addresses therefore takes no slot of a returning receiver.
  *
  * The time counts from the request on. It depends on the fill level of the pool: from ADMISSION_MS
  * if the pool is empty down to ADMISSION_MIN_MS if it is full. In a full pool, the next request
@@ -59,7 +59,7 @@ struct admission {
 	uint64_t full;		 /**< rejected: all slots are in use */
 	uint64_t crowded;	 /**< rejected: too many from this address, prefix or identity */
 	uint64_t evicted;	 /**< ended to make room for another peer */
-	uint64_t late;		 /**< ended because their time was over */
+	uint64_t late;		 /**< ended because they exceeded their time */
 };
 
 /** Whether the pair was authenticated before and is remembered. */
@@ -97,8 +97,8 @@ uint64_t admission_age(const struct admission *g, unsigned int i, uint64_t now);
 void admission_leave(struct admission *g, int place);
 
 /**
- * Get the owner of a slot whose time is over, to be ended. Each is returned once. @return NULL:
- * none
+ * Get the owner of a slot that has exceeded its time, to be ended. Each is returned once. @return
+ * NULL: none
  */
 void *admission_expire(struct admission *g, uint64_t now);
 

@@ -4,8 +4,8 @@
  * Keys, and the digests and MACs that use them. SHA-256 and HMAC come from libcrypto. Any thread
  * may call these functions.
  */
-#ifndef XFER_KEY_H
-#define XFER_KEY_H
+#ifndef XFER_AUTH_KEY_H
+#define XFER_AUTH_KEY_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -75,4 +75,4 @@ bool xfer_mac_equal(const uint8_t a[XFER_MAC_BYTES], const uint8_t b[XFER_MAC_BY
 /** Generate random bytes for cryptographic use. @return 0; -EIO */
 int xfer_random(void *bytes, size_t size);
 
-#endif /* XFER_KEY_H */
+#endif /* XFER_AUTH_KEY_H */

@@ -42,7 +42,7 @@ struct xfer_identity {
 };
 
 /**
- * Number that stands for a name in a REQ: the first 8 bytes of its SHA-256.
+ * Number that represents a name in a REQ: the first 8 bytes of its SHA-256.
  * @return 0: libcrypto failed
  */
 uint64_t xfer_identity_id(const char *name);

@@ -19,7 +19,7 @@
 struct xfer_keyring {
 	struct xfer_identity *identity;
 	unsigned int nb;
-	/** has random keys; stands for all unknown identities */
+	/** used for all unknown identities; has random keys */
 	struct xfer_identity nobody;
 	/** digest of the content of the keyring and of its key files */
 	uint8_t digest[XFER_DIGEST_BYTES];

@@ -21,7 +21,8 @@ struct xfer_mr {
 /**
  * Register memory.
  * @param most  maximum size of a slice, bytes
- * @param unit  unit that must not span two slices, bytes; units are counted from the first address
+ * @param unit size of an object that must not span two slices, bytes; objects begin at the first
+ *   address
  * @return 0; -E2BIG: `unit` is larger than `most`; -ENOMEM; or an error of rdma_mr_reg(). On errors
  *   nothing stays registered
  */

@@ -128,7 +128,7 @@ int xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, 
 
 /**
  * As xfer_qp_write() without an immediate, but the completion is reported: the bytes, and those of
- * all WRITEs before it, are in the peer's memory. The peer does not notice.
+ * all WRITEs before it, are then in the peer's memory. The peer gets no completion.
  */
 int xfer_qp_place(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
 	uint64_t remote_addr, uint32_t rkey);
@@ -144,8 +144,8 @@ int xfer_qp_read(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, u
 unsigned int xfer_qp_poll(struct xfer_qp *l);
 
 /**
- * Time since the last call, in ms, if the poller was delayed (by a disk or for a CPU); otherwise 0.
- * Such time says nothing about the peer, whose messages may be waiting.
+ * Time since the last call, in ms, if the poller was delayed (by a disk, or because it had no CPU);
+ * otherwise 0. This time must not count as silence of the peer, whose messages may be waiting.
  * @param now  xfer_qp_clock()
  */
 uint64_t xfer_qp_absence(struct xfer_qp *l, uint64_t now);

@@ -8,8 +8,8 @@
  * The lcore verifies small bodies itself; threads verify large ones. Bodies in GPU memory must be
  * copied to the host for this, so only a sample of them is verified.
  */
-#ifndef STORE_CHECK_H
-#define STORE_CHECK_H
+#ifndef STORE_BODY_CHECK_H
+#define STORE_BODY_CHECK_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -67,4 +67,4 @@ store_check_is_done(const struct store_check_job *one)
 	return __atomic_load_n(&one->done, __ATOMIC_ACQUIRE);
 }
 
-#endif /* STORE_CHECK_H */
+#endif /* STORE_BODY_CHECK_H */

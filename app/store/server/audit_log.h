@@ -4,8 +4,8 @@
  * The audit log: messages of the log type `braggline.audit` (README.rst has their format), and
  * counters of each identity. One thread; telemetry uses a copy (server/view.h).
  */
-#ifndef STORE_AUDIT_H
-#define STORE_AUDIT_H
+#ifndef STORE_AUDIT_LOG_H
+#define STORE_AUDIT_LOG_H
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -73,4 +73,4 @@ uint64_t store_warnings_poll(struct store_warnings *w, uint64_t now);
 #define STORE_ADDRESS_LEN 46
 const char *store_audit_address(const uint8_t addr[16], char text[STORE_ADDRESS_LEN]);
 
-#endif /* STORE_AUDIT_H */
+#endif /* STORE_AUDIT_LOG_H */

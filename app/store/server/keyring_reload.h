@@ -6,8 +6,8 @@
  * old one stays in use and the error is logged. The lcore switches to a new keyring in
  * store_keys_poll().
  */
-#ifndef STORE_KEYS_H
-#define STORE_KEYS_H
+#ifndef STORE_KEYRING_RELOAD_H
+#define STORE_KEYRING_RELOAD_H
 
 #include <limits.h>
 
@@ -33,4 +33,4 @@ bool store_keys_poll(struct store_keys *k);
  */
 int store_keys_reload(struct store_keys *k, char message[PATH_MAX]);
 
-#endif /* STORE_KEYS_H */
+#endif /* STORE_KEYRING_RELOAD_H */

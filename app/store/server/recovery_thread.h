@@ -7,8 +7,8 @@
  *
  * Meanwhile the thread owns the run's writers: store_run.settling. The lcore starts and ends it.
  */
-#ifndef STORE_SETTLE_H
-#define STORE_SETTLE_H
+#ifndef STORE_RECOVERY_THREAD_H
+#define STORE_RECOVERY_THREAD_H
 
 #include <pthread.h>
 
@@ -58,4 +58,4 @@ void store_recover_begin(struct store_recover *s);
  */
 bool store_recover_end(struct store_recover *s);
 
-#endif /* STORE_SETTLE_H */
+#endif /* STORE_RECOVERY_THREAD_H */

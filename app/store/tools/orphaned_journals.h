@@ -7,8 +7,8 @@
  * removed from the journal before the first copy is removed, and the duplicates are reconciled. The
  * records of a run that the command does not change stay in the journal.
  */
-#ifndef LEFT_RINGS_H
-#define LEFT_RINGS_H
+#ifndef ORPHANED_JOURNALS_H
+#define ORPHANED_JOURNALS_H
 
 #include <stdbool.h>
 
@@ -90,4 +90,4 @@ int orphaned_journals_streams(const struct orphaned_journals *r,
 uint64_t orphaned_journals_release(struct orphaned_journals *r,
 	const struct arrow_identity *identity, const struct interval_set *stored);
 
-#endif /* LEFT_RINGS_H */
+#endif /* ORPHANED_JOURNALS_H */

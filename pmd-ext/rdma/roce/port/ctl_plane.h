@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef ROCE_CONTROL_H
-#define ROCE_CONTROL_H
+#ifndef ROCE_CTL_PLANE_H
+#define ROCE_CTL_PLANE_H
 
 /**
  * @file
