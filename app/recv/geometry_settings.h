@@ -2,7 +2,7 @@
 /**
  * @file
  * Section [geometry]: where the pixels of the detector are. The section is read and checked with
- * all others; the geometry, which is large, is made where it is needed.
+ * all others. The geometry itself is large, so it is created only where it is needed.
  */
 #ifndef GEOMETRY_SETTINGS_H
 #define GEOMETRY_SETTINGS_H

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** The sender moves to POSTED, and back to EMPTY to cancel; the lcore moves on from POSTED. */
+/** The sender sets POSTED, and EMPTY to cancel. The lcore sets TAKEN and then ANSWERED. */
 enum mailbox_state {
 	MAILBOX_EMPTY,	  /**< no command, or a cancelled one */
 	MAILBOX_POSTED,	  /**< the lcore has not seen the command */

@@ -14,7 +14,7 @@
 
 struct config;
 
-/** What is fixed while the process runs. */
+/** The part that is fixed while the process runs. */
 struct peak_settings {
 	bool known;   /**< the process can search */
 	uint32_t max; /**< peaks in the lists of a frame */
@@ -36,13 +36,13 @@ void peak_settings_read(struct peak_settings *s, struct builder_veto *veto, stru
  * Fill the map of the detector's pixels.
  * @param bin      out: [rows][cols]
  * @param panel    out: g->nb_panels
- * @param nb_bins  out: greatest bin of a pixel that is used + 1
+ * @param nb_bins  out: 1 + the largest bin of a used pixel
  * @return 0; -ERANGE: the largest distance to the beam is GEOMETRY_MASKED - 1 pixels or more
  */
 int peak_settings_map(const struct peak_settings *s, const struct geometry *g, uint16_t *bin,
 	struct gk_peak_panel *panel, uint32_t *nb_bins);
 
-/** Return true if the panels and masks are the same, so that the map is. */
+/** Return true if panels and masks, and therefore the map, are the same. */
 bool peak_settings_same_map(const struct geometry *a, const struct geometry *b);
 
 #endif /* PEAK_SETTINGS_H */

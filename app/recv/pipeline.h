@@ -42,7 +42,7 @@ struct settings;
 struct source_watch;
 struct sources;
 
-/** The parts of the receiver. A reader of a part includes its header. */
+/** The parts of the receiver. Code that uses a part includes its header. */
 struct pipeline {
 	struct pipeline_own *own; /**< parts without memory of their own */
 	const struct settings *settings;
@@ -60,7 +60,7 @@ struct pipeline {
 	struct gk_peak_panel *panels;
 	/** output slots; in the journal, or a device address if they are in device memory */
 	uint8_t *outputs;
-	/** their numbers that the gangs get first; NULL: all of them */
+	/** numbers of the slots that the gangs get first; NULL: all of them */
 	uint32_t *first_outputs;
 	uint8_t *staging; /**< with device memory: buffer for data that is copied to files */
 	struct frame_table *table;

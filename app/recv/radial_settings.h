@@ -2,7 +2,7 @@
 /**
  * @file
  * Section [radial]: radial profiles of all frames, and the map of the detector's pixels for them.
- * It is fixed while the process runs.
+ * The section is fixed while the process runs.
  */
 #ifndef RADIAL_SETTINGS_H
 #define RADIAL_SETTINGS_H

@@ -21,8 +21,8 @@
  * A run also ends by itself after its number of frames, when the detector is past its last frame,
  * or after its idle timeout.
  *
- * Any thread except an lcore may call these functions; the calls exclude one another. They may wait
- * for the file system.
+ * Any thread except an lcore may call these functions. Calls are serialized and may wait for the
+ * file system.
  */
 #ifndef RUN_H
 #define RUN_H
@@ -63,7 +63,7 @@ struct run_status {
 	bool failed;			/**< the last run that ended has failed */
 	uint64_t failed_runs;		/**< of the runs that have ended */
 	double seconds;			/**< from its first packet to its last one, or to now */
-	uint64_t batches;		/**< batches of its frames that gangs were handed */
+	uint64_t batches;		/**< batches of its frames that were handed to gangs */
 	uint64_t batched_frames;
 	struct ledger ledger;
 	char ledger_path[PATH_MAX]; /**< ledger of the last run that ended; "": none ended */
@@ -142,7 +142,7 @@ int run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, ui
 /** Prepare the end of the process: configure, arm and start fail from now on with -ESHUTDOWN. */
 void run_close(struct run *r);
 
-/** Do the same if there is no run; no run can begin in between. @return whether there is no run */
+/** As run_close(), but only if there is no run (atomic). @return whether there is no run */
 bool run_close_if_idle(struct run *r);
 
 /**

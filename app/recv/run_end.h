@@ -35,7 +35,7 @@ void run_end_begin(struct run_end *e, const struct pipeline *p);
  * Check the counters of the RX roles.
  * @return true if the run should end: since the last packet was placed, for [frames]
  *   stream_timeout_ms, at least half of the streams have sent packets after the run's last frame,
- *   and fewer have sent others
+ *   and fewer streams have sent other packets
  */
 bool run_end_look(struct run_end *e);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The ledger of a run, and the part of it that is kept in the journal. A receiver that is restarted
- * reads the kept ledger, and so can report the losses of the time in between. Used only if batches
- * go to stores.
+ * The ledger of a run, and the part of it that is kept in the journal. A restarted receiver reads
+ * the kept ledger, so that it can report the losses of the time in between. Used only if batches go
+ * to stores.
  *
  * The caller holds the run's lock.
  */
@@ -37,7 +37,7 @@ struct run_ledger {
 	uint64_t polls[FRAME_RX_MAX]; /**< ... rx_polls() of the RX roles then */
 };
 
-/** @param settings  where the settings of the current run are */
+/** @param settings  location of the settings of the current run */
 void run_ledger_init(
 	struct run_ledger *a, const struct pipeline *p, const struct settings *settings);
 void run_ledger_free(struct run_ledger *a);
@@ -46,9 +46,9 @@ void run_ledger_free(struct run_ledger *a);
 void run_ledger_begin(struct run_ledger *a);
 
 /**
- * The run's frames are closed: wait for what the RX roles have counted of them. An RX role
- * publishes its counters at the end of a poll, and packets that wait get their outcome in the next
- * one.
+ * The run's frames are closed: wait for the counters that the RX roles have not published yet. An
+ * RX role publishes its counters at the end of a poll, and packets that wait get their outcome in
+ * the next one.
  * @return true if all RX roles have polled, false: call this again
  */
 bool run_ledger_settle(struct run_ledger *a);

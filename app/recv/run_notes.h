@@ -22,11 +22,13 @@ struct run_writer;
 
 enum run_note {
 	RUN_NOTE_UNWRITTEN, /**< kept frames or rows that are in no file; the writer logs it */
-	RUN_NOTE_STATUS,    /**< frames of another storage cell or gain mode; logged once a run */
-	RUN_NOTE_BUNCH,	    /**< frames of modules with different bunch ids; logged once a run */
-	RUN_NOTE_SLOTS,	    /**< slots were short, because modules were behind; logged once a run */
-	RUN_NOTE_FRAMES,    /**< fewer frames than [run] frames came; logged at the run's end */
-	RUN_NOTE_DARK,	    /**< a dark run masks many pixels; set and logged by the run */
+	RUN_NOTE_STATUS,    /**< frames of another storage cell or gain mode; logged once per run */
+	RUN_NOTE_BUNCH,	    /**< frames of modules with different bunch ids; logged once per run */
+	/** slots were short, because modules were behind; logged once per run */
+	RUN_NOTE_SLOTS,
+	/** fewer frames than [run] frames arrived; logged at the end of the run */
+	RUN_NOTE_FRAMES,
+	RUN_NOTE_DARK, /**< a dark run masks many pixels; set and logged by the run */
 	RUN_NOTES
 };
 
@@ -61,7 +63,7 @@ void run_notes_slots(struct run_notes *n, const struct builder_stats *stats);
 void run_notes_frames(
 	struct run_notes *n, const struct builder_stats *stats, const struct frame_run *run);
 
-/** Check the rows that are not written. @param stores  they go to stores, not to files here */
+/** Check for rows that are not written. @param stores they go to stores, not to local files */
 void run_notes_unwritten(struct run_notes *n, const struct run_writer *writer, bool stores);
 
 #endif /* RUN_NOTES_H */

@@ -19,7 +19,7 @@
 struct ledger;
 struct pipeline;
 
-/** Problems of the data, each reported once a run. */
+/** Problems of the data, each reported once per run. */
 enum run_watch_finding {
 	RUN_WATCH_REJECTS,   /**< packets of another format, or from elsewhere */
 	RUN_WATCH_PORTS,     /**< packets of the detector to ports near those of the streams */
@@ -60,9 +60,9 @@ struct run_watch {
 	uint64_t next_check;	     /**< TSC of the next check */
 	uint64_t rejected_at; /**< TSC of the check that found the first unusable packet; 0: none */
 	uint64_t near_at;     /**< ... that found the first one to a near port; 0: none */
-	bool recent_rejects;  /**< the warning about them is of a recent interval */
+	bool recent_rejects;  /**< the warning about them describes a recent interval */
 	struct rejects rejects; /**< samples of the run */
-	/** The last one to two seconds, and the part of them that is the next such interval. */
+	/** Two overlapping intervals: the current one, of one to two seconds, and the next one. */
 	struct run_watch_interval recent[2];
 	/** Warnings that were logged; "": none. */
 	char finding[RUN_WATCH_FINDINGS][640];
@@ -84,7 +84,7 @@ void run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct
 void run_watch_look(struct run_watch *w, bool now);
 
 /**
- * Describe what RoCE devices refused in this run, however few packets they are.
+ * Describe what RoCE devices refused in this run, even if it is a single packet.
  * @return false: nothing
  */
 bool run_watch_refused(const struct run_watch *w, char *text, size_t size);

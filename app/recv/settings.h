@@ -91,12 +91,12 @@ struct port_settings {
 /** Where the messages of a detector that speaks RoCEv2 arrive. */
 enum delivery {
 	DELIVERY_AUTO,	    /**< reference for `roce:` devices, memory for `verbs:` devices */
-	DELIVERY_REFERENCE, /**< they stay in mbufs; software RoCE only */
+	DELIVERY_REFERENCE, /**< messages stay in mbufs; software RoCE only */
 	/** the device, or for multicast streams the RX role, writes them into rings; not `send` */
 	DELIVERY_MEMORY,
 };
 
-/** How a detector sends that speaks RoCEv2, section [ingest]. */
+/** How a detector that speaks RoCEv2 sends, section [ingest]. */
 struct ingest_settings {
 	enum ingest_transport transport; /**< [detector] transport */
 	enum delivery delivery;		 /**< not DELIVERY_AUTO after settings_read() */

@@ -5,8 +5,8 @@
  * the interval that its watchdog requires. If an lcore no longer returns from a poll, the
  * notifications stop, and the service manager restarts the receiver, which adopts the journal.
  *
- * A thread of its own does this. The service thread may wait for a file system while a client's
- * command arms a run; and the thread that sends messages waits while the service manager is busy.
+ * A separate thread does this. The service thread may wait for a file system while a client's
+ * command arms a run. The thread that sends messages waits while the service manager is busy.
  */
 #ifndef WATCHDOG_H
 #define WATCHDOG_H

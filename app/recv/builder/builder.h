@@ -4,8 +4,9 @@
  * The builder role opens and closes frames, feeds the gangs, and retires results in frame order.
  *
  * Every frame that leaves the frame table gets an entry in a queue in frame order. It keeps the
- * entry until its record goes to the writer, whichever gang processed it. The batch size adapts to
- * the load: an idle gang gets all frames that wait, and frames accumulate while all gangs are busy.
+ * entry until its record goes to the writer. Frames may therefore be processed by any gang. The
+ * batch size adapts to the load: an idle gang gets all frames that wait, and frames accumulate
+ * while all gangs are busy.
  */
 #ifndef BUILDER_H
 #define BUILDER_H
@@ -25,7 +26,10 @@ struct frame_table;
 /** Number of records between builder and writer; a power of two. */
 #define BUILDER_RECORDS 4096
 
-/** Batches that a gang may hold: one in work and one queued. Further frames wait in the builder. */
+/**
+ * Batches that a gang may hold: one being processed and one queued. Further frames wait in the
+ * builder.
+ */
 #define BUILDER_GANG_DEPTH 2
 
 /**
@@ -42,7 +46,7 @@ struct builder_stream {
 	uint64_t frames;      /**< incomplete frames with a packet of it */
 	uint64_t absent;      /**< consecutive frames without one, up to the last frame */
 	uint64_t absent_from; /**< first of these frames */
-	uint64_t silences;    /**< how often the stream became silent */
+	uint64_t silences;    /**< number of times that the stream became silent */
 	uint64_t silent_from; /**< first frame of the last silence */
 	uint64_t silent_to;   /**< first frame after the last silence; 0: still silent */
 	uint64_t seen[2];     /**< bit mask of its packets that were present in incomplete frames */
@@ -85,11 +89,11 @@ struct builder_stats {
 	uint64_t no_record;   /**< polls that found no free record: the writer held all of them */
 	uint64_t first_frame; /**< first and last frame closed in this run */
 	uint64_t last_frame;
-	uint64_t late_frames; /**< frame numbers that packets named and that have no row */
+	uint64_t late_frames; /**< frame numbers that occurred in packets and that have no row */
 	uint64_t gang_frames[GK_GANGS_MAX];
 	uint64_t gang_batches[GK_GANGS_MAX];
 	uint64_t module_frames[FRAME_MODULES_MAX]; /**< frames with a packet of the module */
-	/** missing packets of the module in frames with at least one of it */
+	/** missing packets of the module in frames with at least one packet of it */
 	uint64_t module_missing[FRAME_MODULES_MAX];
 	uint64_t updates;	 /**< pedestal updates from dark frames */
 	uint64_t update_samples; /**< G0 samples in all updates */

@@ -24,7 +24,7 @@ struct compressor;
 struct compress_job;
 
 /**
- * @param jobs    maximum number of frames in work, at least 1
+ * @param jobs    maximum number of frames in progress, at least 1
  * @param values  number of uint16_t values in a frame
  * @return NULL with errno = ENOMEM
  */

@@ -10,13 +10,13 @@
  *                                          and HG2, which are not read
  *   pedestal  f32 [rows][cols]             ADU, one file per gain stage; 0 or >= 16383 = unusable
  *   mask      u8  [rows][cols]             non-zero = the pixel is masked
- * A file of any other size is refused. In a path, `%d` stands for the module number. Coefficients
- * are encoded as in gk_pixel.h: p = pedestal, r = f32(1 / (gain x energy)), NaN for an unusable
- * pixel.
+ * A file of any other size is refused. In a path, `%d` is replaced by the module number.
+ * Coefficients are encoded as in gk_pixel.h: p = pedestal, r = f32(1 / (gain x energy)), NaN for an
+ * unusable pixel.
  *
  * Impossible values (enum calibration_suspicion) make a pixel unusable in their stage and are
- * counted. A file with many of them is refused, because it has another content or belongs to
- * another detector. A pedestal file is also refused if its sidecar (pedestal_file.h) names another
+ * counted. A file with many of them is refused, because it is of another kind or belongs to another
+ * detector. A pedestal file is also refused if its sidecar (pedestal_file.h) names another
  * detector, module or stage, or has another digest. Values that are possible but implausible for a
  * whole module (struct calibration_module) cause a warning.
  *
@@ -40,7 +40,7 @@
  */
 #define CALIBRATION_GAIN_LIMIT 16.0
 /**
- * Maximum share of a module's pixels with the same kind of suspicious value, else its file is
+ * Maximum share of a module's pixels with the same kind of suspicious value. Beyond it, the file is
  * refused.
  */
 #define CALIBRATION_SUSPICIOUS_MAX 0.1
@@ -51,7 +51,7 @@
  */
 enum calibration_suspicion {
 	CALIBRATION_GAIN_NAN,	    /**< gain is NaN or infinite */
-	CALIBRATION_GAIN_SIGN,	    /**< gain has the other sign than the nominal one */
+	CALIBRATION_GAIN_SIGN,	    /**< gain and nominal gain have different signs */
 	CALIBRATION_GAIN_SIZE,	    /**< gain is not within gain_limit of the nominal one */
 	CALIBRATION_PEDESTAL_NAN,   /**< pedestal is NaN or infinite */
 	CALIBRATION_PEDESTAL_RANGE, /**< pedestal is negative */

@@ -4,15 +4,15 @@
  * `--check`: checks of the host and the settings before the first run.
  *
  * A row is the result of one item: the value found, a verdict, and a one-line fix. An item is a
- * function that evaluates facts and adds rows. The facts are files below a replaceable root of
- * /proc and /sys, or a structure that another function has filled from EAL. So unit tests cover
- * every verdict.
+ * function that evaluates facts and adds rows. The facts come from files below a replaceable root
+ * of /proc and /sys, or from a structure that another function has filled from EAL. Unit tests can
+ * therefore cover every verdict.
  *
  * An item adds one row, unless its comment says otherwise. Its verdict is n.a. if the kernel does
  * not provide the information. If all ports are replays, which wait for the receiver, it is also
  * n.a. for items that only matter for live packets.
  *
- * Verdicts: fail = a run would not work or would lose data at once; warn = a run works, but may
+ * Verdicts: fail = a run would not work or would lose data immediately; warn = a run works, but may
  * lose data under load; n.a. = the item does not apply here, and the value gives the reason.
  *
  * Only the main lcore may call these functions.
@@ -86,7 +86,7 @@ const char *check_print_bytes(uint64_t bytes, char text[16]);
 uint32_t check_print(const struct check *c, FILE *out);
 
 /**
- * Run all items that apply to these settings, and print the table. Sets up the ports for a moment
+ * Run all items that apply to these settings, and print the table. Temporarily sets up the ports
  * with small pools, because their drivers report some properties only then.
  * @param way  result of placement_choose() for the settings, including its errors
  * @return number of rows that fail

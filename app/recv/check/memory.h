@@ -41,7 +41,7 @@ struct check_need {
 	const char *largest_name;
 	uint64_t device;   /**< bytes of GPU memory */
 	uint64_t rings;	   /**< bytes of the rings of RoCE streams; not EAL memory */
-	uint64_t searches; /**< bytes of host gangs for [peaks] search; not EAL memory */
+	uint64_t searches; /**< bytes that host gangs need for [peaks] search; not EAL memory */
 	/** journal bytes that an [egress] adapter or a GPU locks; not EAL memory */
 	uint64_t journal;
 };

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FRAME_RX_MAX	16   /**< RX roles */
-#define FRAME_SLOTS_MAX 4096 /**< frames open or in work */
+#define FRAME_SLOTS_MAX 4096 /**< frames that are open or being processed */
 
 /** Frame numbers are 48 bits in a tag (4,460 years at 2 kHz); larger ones are outliers. */
 #define FRAME_NUMBER_MAX ((UINT64_C(1) << 48) - 2)

@@ -177,7 +177,7 @@ frame_rx_quiescent(struct frame_table *ft, struct frame_rx *frx)
 }
 
 /**
- * Publish which frame this RX role waits for.
+ * Publish the frame that this RX role waits for.
  * @param frame_plus_1  lowest frame + 1 of the packets that wait, 0 = none waits
  * @param full          no more packets can wait: this RX role will place nothing else
  */
@@ -219,7 +219,7 @@ bool frame_rx_advance(
 
 /**
  * Packets of a frame have arrived that an event will place. If the run is stopped before that
- * event, the frame belongs to the run. The caller trusts the number.
+ * event, the frame belongs to the run. The caller is sure of the frame number.
  * @param frame  detector's number
  */
 void frame_rx_begin(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
@@ -240,9 +240,9 @@ bool frame_rx_is_last(const struct frame_table *ft, uint64_t frame);
 bool frame_rx_is_due(const struct frame_table *ft, uint64_t frame);
 
 /**
- * Free mbufs that this RX role has placed in slots which the builder has released. The lcore's
+ * Free mbufs that this RX role has placed in slots that the builder has released. The lcore's
  * mempool cache keeps its level if `most` is slightly more than the packets received meanwhile.
- * @param most  mbufs to check at most
+ * @param most  maximum number of mbufs to check
  * @return mbufs checked; absent ones count
  */
 uint32_t frame_rx_reclaim(struct frame_table *ft, struct frame_rx *frx, uint32_t most);
@@ -341,8 +341,8 @@ enum frame_placement frame_rx_drop(
 	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
- * Remove a stream's packets from the frames that are still open, because they were not the
- * detector's. A frame that this RX role has completed keeps them: the builder may be closing it.
+ * Remove a stream's packets from the frames that are still open, because the detector did not send
+ * them. A frame that this RX role has completed keeps them: the builder may be closing it.
  * @return mbufs that were freed
  */
 uint32_t frame_rx_expel(struct frame_table *ft, struct frame_rx *frx, uint32_t stream);
@@ -376,7 +376,7 @@ enum frame_placement frame_rx_late(struct frame_table *ft, struct frame_rx *frx,
 enum frame_placement frame_rx_refused(
 	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
-/** Result for a packet whose place is taken: a duplicate, or its stream was restarted. */
+/** Result for a packet whose bit is already set: a duplicate, or its stream was restarted. */
 enum frame_placement frame_rx_duplicate(
 	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
@@ -513,8 +513,8 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 
 /**
  * Place all packets that a stream sends for a frame, which a device has written into memory. The
- * arguments are those of frame_rx_place(). Some of the packets may not have arrived: the gangs see
- * that in their trailers.
+ * arguments are those of frame_rx_place(). Some of the packets may not have arrived: the gangs
+ * detect this by their trailers.
  * @param pixels  device address of those of packet 0
  * @param stride  bytes from the pixels of a packet to those of the next one
  */

@@ -5,10 +5,10 @@
  *
  * Lookup. A frame is looked up in an array of *entries*, indexed by the low bits of its number. An
  * entry is one 64-bit tag, (frame + 1) << 16 | slot. Only the builder writes tags. With one load an
- * RX lcore learns whether the frame is open, and its slot. The builder opens frames in advance, for
- * as many as there are free slots. If a frame is not open, the RX lcore keeps the packet and
- * publishes the frame in frame_rx.waits_for. The builder then opens the frame, refuses it, or moves
- * the window.
+ * RX lcore learns whether the frame is open, and its slot. The builder opens frames in advance, as
+ * many as there are free slots. If a frame is not open, the RX lcore keeps the packet and publishes
+ * the frame in frame_rx.waits_for. The builder then opens the frame, refuses it, or moves the
+ * window.
  *
  * A frame slot consists of
  *  - the gk_frame header and pointer table (device addresses of pixels), which the gangs read,
@@ -20,7 +20,7 @@
  * Closing. If all RX roles have placed all their packets of a frame, it closes without a handshake:
  * any further packet of the frame is a duplicate and changes nothing. To close an incomplete frame,
  * the builder changes the tag, and waits until every RX lcore has passed a quiescent state
- * (rte_rcu_qsbr). Only then does it read the bitmaps. In this way no packet can enter a frame that
+ * (rte_rcu_qsbr). Only then does it read the bitmaps. Therefore no packet can enter a frame that
  * the builder has returned.
  *
  * Frames close in order. The first frame of the window, the *head*, closes when
@@ -45,7 +45,7 @@
  * (frame_window.c). Otherwise it refuses the request after a time limit.
  *
  * Frames without a row. Each RX role reports the frames of packets that it drops as late or as
- * outliers, through a ring of its own. The builder knows which frames have a row, and counts the
+ * outliers, through a ring per role. The builder knows which frames have a row, and counts the
  * others (frame_late.c).
  *
  * Frame numbers. The table counts only the frames of this receiver (frame_run.stride). Frame f of
@@ -82,14 +82,15 @@ struct frame_rx;
 #define FRAME_TAG_REFUSED   0xFFFEu /**< in place of the slot: no slot was free */
 /** Number in the trailer of a tile that has no frame. */
 #define FRAME_TRAILER_NONE UINT64_MAX
-/** No frame. It is not 0: that would be slot 0 of frame 2^64 - 1, which any sender can name. */
+/** No frame. It is not 0, because a sender can forge frame 2^64 - 1, whose tag in slot 0 is 0. */
 #define FRAME_TAG_EMPTY FRAME_TAG_CLOSED
 
 struct frame_table_config {
 	const struct detector *detector;
 	uint32_t nb_rx;			     /**< RX lcores, 1 ... FRAME_RX_MAX */
 	uint8_t owner[DETECTOR_STREAMS_MAX]; /**< RX role of each stream */
-	uint32_t slots;		  /**< frames open or in work, at most; 2 ... FRAME_SLOTS_MAX */
+	/** maximum number of frames that are open or being processed; 2 ... FRAME_SLOTS_MAX */
+	uint32_t slots;
 	uint32_t max_skew_frames; /**< frames that every live stream must be ahead; < slots */
 	uint32_t resync_packets;  /**< packets in a row that make a resync request, >= 1 */
 	uint64_t max_gap_frames;  /**< a number so far ahead is an outlier, not a gap */
@@ -257,7 +258,7 @@ int frame_table_begin(struct frame_table *ft, const struct frame_run *run);
  */
 void frame_table_stop(struct frame_table *ft);
 
-/** End the run at once: take no more packets, and close all frames like frame_table_flush(). */
+/** End the run immediately: take no more packets, and close all frames like frame_table_flush(). */
 void frame_table_end(struct frame_table *ft);
 
 /**
@@ -275,7 +276,7 @@ bool frame_table_ended(const struct frame_table *ft);
 /** Detector's number of the frame that closes next; 0: the run has no window yet. */
 uint64_t frame_table_next(const struct frame_table *ft);
 
-/** Frames of this run that packets named and that have no row (frame_late.c). */
+/** Frames of this run whose numbers occurred in packets and that have no row (frame_late.c). */
 uint64_t frame_table_late_frames(const struct frame_table *ft);
 
 /** Detector's number of a stream's last frame, 0: none. Any thread. */

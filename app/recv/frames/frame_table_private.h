@@ -74,7 +74,7 @@ struct frame_builder {
 	bool outrun;	       /**< the head closes because slots are short */
 	uint64_t move_to;      /**< frame + 1 at which the window is to begin, 0 = no move */
 	uint64_t requested;    /**< requested frame, if the window begins before it; else 0 */
-	/** Refused frames below this were named by no packet that waited. Read by RX roles. */
+	/** No waiting packet had the number of a refused frame below this. Read by RX roles. */
 	uint64_t unnamed;
 	uint64_t asked_at; /**< TSC of the first packet seen without a window, 0 = none */
 	bool moving;	   /**< new generation is published; some RX role has not acknowledged it */
@@ -118,9 +118,10 @@ struct frame_builder {
 	uint64_t absent_logged;		 /**< TSC of the last message about it, 0 = none */
 	/** Progress of the streams in window.paused when they paused. Read by RX roles. */
 	uint64_t paused_progress[DETECTOR_STREAMS_MAX];
-	uint32_t silences[DETECTOR_STREAMS_MAX]; /**< how often a stream became silent */
+	uint32_t silences[DETECTOR_STREAMS_MAX]; /**< number of times that a stream became silent */
 	struct frame_late *late;
-	uint64_t late_frames; /**< frames of this run that packets named and that have no row */
+	/** frames of this run whose numbers occurred in packets and that have no row */
+	uint64_t late_frames;
 };
 
 /** The builder has changed entries or the window: let RX roles retry, see frame_window.changes. */
@@ -155,8 +156,8 @@ frame_entry_set(struct frame_table *ft, uint64_t frame, uint32_t slot)
 
 /**
  * The longest time between two polls, in milliseconds, that counts as listening. Lcores that share
- * CPUs poll that often. Of a longer time between two polls, the rest does not count: the role was
- * not running.
+ * CPUs poll at least at this interval. If more time passes between two polls, the excess does not
+ * count: the role was not running.
  */
 #define FRAME_DEAF_MS 50
 

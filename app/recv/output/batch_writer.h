@@ -7,8 +7,8 @@
  * The writer has its own thread, off the datapath. It receives frame records through a ring, copies
  * them and the output slots that they refer to into record batches, and returns each record at once
  * through another ring. If the output slots are in the journal (egress_area()), a batch refers to
- * the slot of a full image or a chunk instead, and the record returns with a free slot in its
- * place, as long as there is one. Batches are written while the next ones are built. The thread
+ * the slot of a full image or a chunk instead, and the record returns with another, free
+ * slot, as long as one is available. Batches are written while the next ones are built. The thread
  * sleeps while the ring is empty. It is not an lcore and uses no mempool.
  *
  * Errors of the file system do not stall the datapath. The writer continues to receive and return

@@ -9,7 +9,7 @@
  *   do not fit are skipped and counted;
  * - of full images, only those that it copies into the file are used; raw frames never are.
  *
- * A thread of the lowest priority (nice 19) adds the frames of the ring, and the full images, to
+ * A thread with the lowest priority (nice 19) adds the frames of the ring, and the full images, to
  * maximum and sum. If it gets little CPU time, fewer frames are used; nothing else is affected.
  */
 #ifndef LIVE_H
@@ -55,7 +55,10 @@ struct live_status {
 	uint64_t skipped;    /**< kept frames of the run that are not */
 };
 
-/** Memory is allocated and the thread started only when a run has a live file. @return NULL */
+/**
+ * Memory is allocated and the thread started only when a run has a live file. @return NULL: no
+ * memory
+ */
 struct live *live_create(const struct live_config *config);
 
 /** Remove the file and free the memory. NULL is allowed. */

@@ -5,9 +5,9 @@
  * recent kept frame. Each picture replaces the previous file atomically.
  *
  * The file writer passes every kept frame to preview_offer(); projection.h describes the cost. A
- * thread of the lowest priority (nice 19) draws and writes the pictures: the first one on the first
- * kept frame, then one every period if there are new frames, and the last one after the end of the
- * run. It sleeps while there is no run. If it gets little CPU time there are fewer pictures;
+ * thread with the lowest priority (nice 19) draws and writes the pictures: the first one on the
+ * first kept frame, then one every period if there are new frames, and the last one after the end
+ * of the run. It sleeps while there is no run. If it gets little CPU time there are fewer pictures;
  * nothing else is affected.
  *
  * preview_status reports errors of the file system. They are logged once per run.
@@ -47,7 +47,7 @@ struct preview_status {
 
 /**
  * Create the preview. Memory is allocated and the thread started only when a run has a preview.
- * @return NULL
+ * @return NULL: no memory
  */
 struct preview *preview_create(const struct preview_config *config);
 
@@ -67,8 +67,8 @@ int preview_check(const char *path);
  * meanwhile. Control threads, one at a time.
  * @param path    path of the PNG; an existing PNG is replaced. NULL: the run has no preview
  * @param period  seconds
- * @param g       places of the pixels; NULL: as in the raster. If it is another one than that of
- *                the run before, the call waits until the last picture of that run is drawn
+ * @param g       places of the pixels; NULL: as in the raster. If it differs from that of the
+ *                previous run, the call waits until the last picture of that run is drawn
  * @return 0; -ENOMEM, -EEXIST, -errno of pthread_create(3): the run has no preview
  */
 int preview_begin(struct preview *p, const char *path, double period, const struct geometry *g);

@@ -15,7 +15,7 @@
  * is in a file, even after a crash of the process or the machine. There are two exceptions: the
  * file of the images has failed (see below), which is counted, or the row is marked as having no
  * image (FRAME_FLAG_NO_IMAGE). Waiting rows are limited: above slice x depth bytes of them, the
- * images are synced at once and the caller waits for this.
+ * images are synced immediately and the caller waits for this.
  *
  * If a file fails (disk full, I/O error), its durable part is closed as a complete file. The rows
  * of its table are counted as unwritten, by cause, while the other table continues. The next set is
@@ -81,15 +81,15 @@ struct run_files_stats {
 	uint64_t unwritten_bad;	  /**< rows that could not be built: 0 here, see batch_writer */
 	uint64_t files;		  /**< files begun */
 	uint64_t complete;	  /**< files completed, with footer and final name */
-	uint64_t outages;	  /**< how often a file failed */
-	uint64_t stalls;	  /**< how often the disk stalled: arrow/async_writer.h */
-	uint64_t resumes;	  /**< how often writing resumed after that */
-	uint64_t retries;	  /**< failed attempts to resume */
-	uint64_t syncs;		  /**< syncs: group commits, and the last one of each file */
-	int32_t error;		  /**< -errno of the current outage; 0: none */
-	int32_t last_error;	  /**< -errno of the last outage, which may be over; 0: none */
-	uint32_t state;		  /**< enum run_files_state */
-	uint32_t mode;		  /**< enum arrow_io_mode of the last file */
+	uint64_t outages;	  /**< number of times that a file failed */
+	uint64_t stalls;    /**< number of times that the disk stalled: arrow/async_writer.h */
+	uint64_t resumes;   /**< number of times that writing resumed after that */
+	uint64_t retries;   /**< failed attempts to resume */
+	uint64_t syncs;	    /**< syncs: group commits, and the last one of each file */
+	int32_t error;	    /**< -errno of the current outage; 0: none */
+	int32_t last_error; /**< -errno of the last outage, which may be over; 0: none */
+	uint32_t state;	    /**< enum run_files_state */
+	uint32_t mode;	    /**< enum arrow_io_mode of the last file */
 	/**
 	 * Latency histogram of durable batches, from the first packet of their last frame:
 	 * arrow/file.h

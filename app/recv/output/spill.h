@@ -110,8 +110,8 @@ void spill_put(struct spill *s, uint32_t batch, const struct journal_batch *b,
 unsigned int spill_results(struct spill *s, struct spill_result *result, unsigned int room);
 
 /**
- * Return how often a file of this run's index in the journal could not be truncated, and so still
- * contains batches that were returned.
+ * Return the number of files of the run with this index in the journal that could not be truncated
+ * and therefore still contain batches that were returned.
  */
 uint32_t spill_uncut(const struct spill *s, unsigned int run);
 

@@ -4,7 +4,7 @@
  * The priority of threads that draw for viewers. They have the lowest priority, except while a
  * control thread waits for them. On Linux, setpriority(2) affects one thread, not the process.
  *
- * Errors are ignored: without CAP_SYS_NICE the priority of a thread cannot be raised again.
+ * Errors are ignored, because without CAP_SYS_NICE the priority of a thread cannot be raised again.
  */
 #ifndef THREAD_PRIORITY_H
 #define THREAD_PRIORITY_H

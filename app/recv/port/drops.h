@@ -18,7 +18,7 @@ enum port_drop {
 	/** RoCE: not for a queue pair of a stream, not from its source, or with a wrong key,
 	 * address, operation or length */
 	PORT_REFUSED,
-	/** multicast: lost, and then READ from the sender's ring. These are received. */
+	/** multicast: lost, and then READ from the sender's ring, so finally received */
 	PORT_REPAIRED,
 	PORT_LOST_FOR_GOOD, /**< multicast: lost, and no longer in the sender's ring */
 	PORT_DROPS

@@ -66,7 +66,7 @@ int memory_copy(struct memory *m, void *to, const void *from, size_t size);
 int memory_register(struct memory *m);
 
 /**
- * Register host memory of others with the GPU, before the gangs start.
+ * Register host memory that another owner allocated with the GPU, before the gangs start.
  * @return 0 or -errno (logged)
  */
 int memory_adopt(struct memory *m, void *address, size_t size);

@@ -21,7 +21,7 @@ struct placement {
 	char no_gangs[256];
 	enum gk_memory packets; /**< memory of packets: pinned host memory or GPU memory */
 	enum gk_memory results; /**< memory of kept frames */
-	/** reason why packets are not in the other memory; "": it was not requested */
+	/** reason why packets are not in the other kind of memory; "": it was not requested */
 	char why[192];
 };
 

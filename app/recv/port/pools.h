@@ -12,8 +12,8 @@
 struct settings;
 
 /**
- * A size of 512 was not faster with one or two RX lcores. Separate pools for two queues were not
- * faster either.
+ * Measured: neither a size of 512 with one or two RX lcores, nor separate pools for two queues, was
+ * faster.
  */
 #define PORT_MEMPOOL_CACHE 256
 

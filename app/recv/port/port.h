@@ -31,9 +31,9 @@ struct settings;
 
 /**
  * Mempool ops of a pool of references: last in, first out. The mbuf freed last is allocated next
- * and is still in a CPU cache. With a ring, every mbuf of the pool is used before one is used
- * again, and each comes from memory. This matters when a burst of frames is freed at once: mbufs
- * that RX lcores free a few at a time (frame_rx_reclaim()) stay in their mempool caches.
+ * and is still in a CPU cache. With a ring, every mbuf of the pool is used before one is reused, so
+ * each access misses the cache. This matters when a burst of frames is freed at once: mbufs that RX
+ * lcores free a few at a time (frame_rx_reclaim()) stay in their mempool caches.
  */
 #define PORT_REFERENCE_OPS "lf_stack"
 
@@ -115,8 +115,8 @@ int port_open(struct port *p, const struct port_settings *settings, const struct
 	struct memory *memory);
 
 /**
- * Describe an adapter in place of a port: it has no queues and pools of its own. Each RX lcore that
- * has streams of it polls a completion queue.
+ * Describe an adapter instead of a port: it has neither queues nor pools. Each RX lcore that has
+ * streams of it polls a completion queue.
  */
 void port_of_adapter(struct port *p, const struct port_settings *settings, const uint8_t *owner);
 

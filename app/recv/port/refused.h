@@ -32,8 +32,8 @@ void port_refused_add(const struct rdma_dev *dev, struct port_refused *r);
 void port_refused_since(struct port_refused *r, const struct port_refused *before);
 
 /**
- * Packets that are not for this receiver's queue pairs, or that they do not accept. Packets of
- * messages that are incomplete count only if `all`: they show loss too.
+ * Packets that are not for this receiver's queue pairs, or that these do not accept. Packets of
+ * incomplete messages count only if `all`, because loss is another cause of them.
  */
 uint64_t port_refused_sum(const struct port_refused *r, bool all);
 

@@ -2,8 +2,9 @@
 /**
  * @file
  * rte_flow rules of a port: packets of a stream go to the queue of the RX role that owns it. UDP
- * streams differ by their destination port. RoCE packets all have the same: they differ by the
- * source, which is the detector's address, and its UDP port, which is that of the queue pair.
+ * streams differ in their destination port. RoCE packets all have the same destination port. They
+ * differ in the source address, which is the detector's, and in the source port, which is that of
+ * the queue pair.
  */
 #ifndef PORT_STEERING_H
 #define PORT_STEERING_H

@@ -20,11 +20,13 @@ struct rdma_stream_packet;
 /** Why a fragment is refused. The rest of its message is dropped with it. */
 enum rx_fragment_cause {
 	RX_FRAGMENT_FORMAT, /**< no fragment, or values that contradict its length */
-	RX_FRAGMENT_STREAM, /**< of another stream of the detector */
+	RX_FRAGMENT_STREAM, /**< belongs to another stream of the detector */
 	RX_FRAGMENT_TILE,   /**< tile that the stream does not send, or impossible frame number */
-	RX_FRAGMENT_SIZE,   /**< other bytes of a message, or messages of a frame */
-	RX_FRAGMENT_ORDER,  /**< not the next one of its message, although no packet was lost */
-	RX_FRAGMENT_HEADER, /**< the detector's header is of another frame or tile, or format */
+	/** another size of a message, or another number of messages of a frame */
+	RX_FRAGMENT_SIZE,
+	RX_FRAGMENT_ORDER, /**< not the next one of its message, although no packet was lost */
+	/** the detector's header is that of another frame or tile, or has another format */
+	RX_FRAGMENT_HEADER,
 	RX_FRAGMENT_CAUSES
 };
 
@@ -38,7 +40,7 @@ struct fragments {
 	uint64_t run;		/**< of the sender */
 	uint64_t next;		/**< sequence number that follows without a loss */
 	uint32_t tile;		/**< of the message; UINT32_MAX: none */
-	uint32_t at;		/**< bytes of it that have arrived */
+	uint32_t at;		/**< bytes of this message that have arrived */
 	uint64_t frame;		/**< of this message */
 	bool skip; /**< fragments up to the beginning of the next message are dropped */
 	struct open_frames open;

@@ -2,10 +2,10 @@
 /**
  * @file
  * RoCE streams: devices, and a UC queue pair for each stream. Messages are delivered by reference
- * (reference.c) or in memory (ring.h). What a message is, and what the card contains, is in
- * ingest/card.h. The poll groups of the devices are
- * the queues of RX roles, and a stream's queue pair belongs to the poll group of its RX role. The
- * RX roles call rdma_progress(); ROLE_CONNECT answers ARP and connection requests.
+ * (reference.c) or in memory (ring.h). ingest/card.h describes the messages and the card. The poll
+ * groups of the devices are the queues of RX roles, and a stream's queue pair belongs to the poll
+ * group of its RX role. The RX roles call rdma_progress(); ROLE_CONNECT answers ARP and connection
+ * requests.
  */
 #ifndef RX_MESSAGES_H
 #define RX_MESSAGES_H
@@ -54,16 +54,19 @@ struct rx_messages {
 	struct rdma_dev *devices[RX_DEVICES_MAX];
 	struct rdma_conn *listeners[RX_DEVICES_MAX]; /**< with [ingest] service */
 	struct rx_message_stream streams[DETECTOR_STREAMS_MAX];
-	/** The refusal of a connection that was logged last: a detector repeats its request. */
+	/**
+	 * The refusal of a connection that was logged last. It is not logged again when a detector
+	 * repeats its request.
+	 */
 	struct {
 		const char *why;
 		struct sockaddr_storage peer;
 		uint64_t at; /**< TSC */
 	} refusal;
 	struct rx_ring *ring; /**< of messages in memory; NULL: they are delivered by reference */
-	struct rx_multicast *multicast; /**< NULL: the detector has queue pairs of its own */
+	struct rx_multicast *multicast; /**< NULL: the detector uses queue pairs */
 	/**
-	 * Headers that stand for those of a stream's packets, because a queue pair checks addresses
+	 * Headers that replace those of a stream's packets, because a queue pair checks addresses
 	 * and ports itself: the configured source and destination, else zeros.
 	 */
 	uint8_t headers[DETECTOR_STREAMS_MAX][SOURCE_HEADERS];

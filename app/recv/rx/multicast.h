@@ -7,7 +7,7 @@
  *
  * The RX role takes packets in the order of their sequence numbers, copies the fragments of each
  * message into the stream's ring (ring.h), and makes an event when the detector has sent all of a
- * frame. From there on everything is as with transport `write` and delivery = memory.
+ * frame. From then on, the path is the same as with transport `write` and delivery = memory.
  */
 #ifndef RX_MULTICAST_H
 #define RX_MULTICAST_H
@@ -52,16 +52,16 @@ void rx_multicast_info_get(
 	const struct rx_multicast *mc, uint32_t stream, struct rx_multicast_info *info);
 
 /**
- * Return how often all streams have ended. A stream has ended when the detector has ended it and
- * the RX role has taken all its packets. Streams that failed do not count. UINT64_MAX: all have
- * failed. Any thread.
+ * Return the number of times that all streams have ended. A stream has ended when the detector has
+ * ended it and the RX role has taken all its packets. Streams that failed do not count. UINT64_MAX:
+ * all have failed. Any thread.
  */
 uint64_t rx_multicast_ends(const struct rx_multicast *mc);
 
 /** Return true if all streams have failed. They stay failed. Any thread. */
 bool rx_multicast_failed(const struct rx_multicast *mc);
 
-/** Add packets that were repaired and lost for good. Any thread. */
+/** Add the numbers of packets that were repaired or lost for good. Any thread. */
 void rx_multicast_add_drops(const struct rx_multicast *mc, uint64_t drops[PORT_DROPS]);
 
 #endif

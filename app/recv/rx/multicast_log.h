@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Log lines of multicast streams: states and failures with what can be done about them, fragments
- * that are refused, a sender that does not answer, a group that does not reach this host.
+ * Log messages of multicast streams: states, failures and their remedies, refused fragments, a
+ * sender that does not answer, a group whose packets do not reach this host.
  *
  * Only the control lcore calls these functions.
  */

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Frames of a multicast stream that are open: tiles of them have arrived, and the stream's event of
- * the frame was not made.
+ * Open frames of a multicast stream: some tiles of the frame have arrived, but its event has not
+ * been generated.
  *
- * Each frame of which a tile has arrived gets one event, even if the detector's own is lost. Only
- * in this way do all slots become free again. The event is made when the frame has ended and is
- * complete. If it is not, tiles may follow, because a network before the sender has reordered them.
- * The frame remains open until the events of `skew` later frames have arrived, or until no tile of
- * it has arrived for a part of stream_timeout_ms and its event has arrived or the sender is gone.
- * Meanwhile it delays the events of later frames: a stream's events are in the order of its frames.
- * If the run is stopped, its open frames end after the same time, whether or not more tiles arrive.
- * A frame of which another stream's event was made ends before the builder closes it by time. The
- * tiles that have arrived then count, whether or not the sender of this stream is gone.
+ * Each frame of which a tile has arrived gets one event, even if the detector's event is lost.
+ * Otherwise its slot would never become free. The event is generated when the frame has ended and
+ * is complete. If it is incomplete, tiles may follow, because a network before the sender may have
+ * reordered them. The frame remains open until the events of `skew` later frames have arrived. It
+ * also ends if no tile of it has arrived for a part of stream_timeout_ms and its event has arrived
+ * or the connection to the sender is lost. Meanwhile it delays the events of later frames: a
+ * stream's events are in the order of its frames. If the run is stopped, its open frames end after
+ * the same time, whether or not more tiles arrive. A frame for which another stream has an event
+ * ends before the builder closes it by time. The tiles that have arrived then count, even if the
+ * connection to the sender of this stream is lost.
  *
  * Only the RX role that owns the stream calls these functions.
  */
@@ -29,7 +30,7 @@
 struct rdma_stream_receiver;
 struct rx_messages;
 
-/** Events that a poll makes. */
+/** Events that a poll generates. */
 struct event_burst {
 	struct rx_packet packets[RX_BURST];
 	const uint8_t *header[RX_BURST];
@@ -57,7 +58,7 @@ struct open_frames {
 	struct open_frame open[OPEN_FRAMES_MAX];
 	uint32_t nb;
 	uint64_t nb_begun;   /**< frames that were opened */
-	uint64_t last;	     /**< frame + 1 of the last event that was made; 0: none */
+	uint64_t last;	     /**< frame + 1 of the last event that was generated; 0: none */
 	uint64_t leap;	     /**< frame + 1 of a message dropped for an open frame in its slot */
 	uint64_t stopped_at; /**< frame_rx.listened when the run was stopped; 0: it was not */
 	uint64_t slot_waits; /**< messages that found their slot in use; read by other threads */
@@ -79,7 +80,7 @@ open_frames_have_room(const struct event_burst *b)
 	return b->n + OPEN_FRAMES_MAX < RX_BURST;
 }
 
-/** The pixels of a frame are not used: free its tiles. */
+/** The pixels of a frame are no longer used: free its tiles. */
 void open_frames_clear(const struct rx *rx, uint32_t stream, uint64_t frame);
 
 /** A message of a tile begins. */
@@ -96,8 +97,8 @@ void open_frames_event(
 
 /**
  * End frames of which no tile has arrived for some time. A sender that waits for another member
- * pauses in the middle of a frame: the frame remains open until its event, until the sender is
- * gone, or until the builder is about to close it by time.
+ * pauses in the middle of a frame: the frame remains open until its event arrives, until the
+ * connection to the sender is lost, or until the builder is about to close it by time.
  * @param receiver  of the stream
  */
 void open_frames_end_old(struct rx *rx, struct open_frames *of,

@@ -19,7 +19,7 @@ struct detector;
 struct rx_sample;
 
 /**
- * Kinds of mistakes. REJECT_OTHER and REJECT_UDP are other hosts' traffic, which arrives on any
+ * Kinds of mistakes. REJECT_OTHER and REJECT_UDP are traffic of other hosts, which occurs on any
  * network.
  */
 enum reject {
@@ -34,7 +34,7 @@ enum reject {
 	REJECT_CUT,	 /**< truncated packet, as in a capture with a snapshot length */
 	REJECT_FORMAT,	 /**< no header of the detector's format */
 	REJECT_NUMBER,	 /**< packet number that its stream does not send */
-	REJECT_ABSENT,	 /**< of a stream that [detector] absent lists */
+	REJECT_ABSENT,	 /**< belongs to a stream that [detector] absent lists */
 	REJECT_MESSAGE,	 /**< RoCE: message of another length or another operation */
 	REJECT_ADDRESS,	 /**< RoCE: written to an address that is not that of its frame and tile */
 	REJECTS
@@ -60,7 +60,7 @@ struct reject_kind {
 
 struct rejects {
 	uint32_t udp_port; /**< [detector] udp_port */
-	bool messages;	   /**< RoCE: headers of samples stand for a queue pair */
+	bool messages;	   /**< RoCE: headers of samples are those of a queue pair */
 	struct reject_kind kind[REJECTS];
 };
 
@@ -75,8 +75,8 @@ struct reject_view {
 	/** Bits of the streams that send the packet numbers of their module's other interface. */
 	uint64_t swapped;
 	/**
-	 * Bits of the streams whose packets cannot be used while those of others can; 0: all are
-	 * alike. `lowest` and `highest` are then of these streams.
+	 * Bits of the streams whose packets cannot be used while those of others can; 0: no such
+	 * difference. `lowest` and `highest` then belong to these streams.
 	 */
 	uint64_t odd;
 	/** near UDP ports with packets of the detector's length (rx_samples.near); 0: none */

@@ -9,7 +9,8 @@
  * longer used, or when its event is dropped. Therefore a lost tile of a later frame never appears
  * with that frame's number, not even if a restarted detector sends the same number again.
  *
- * Lost events. The next event of the stream shows the frames before it, see rx_ring_stream.last.
+ * Lost events. The next event of the stream reveals the frames whose events were lost, see
+ * rx_ring_stream.last.
  */
 #ifndef RX_RING_H
 #define RX_RING_H
@@ -25,7 +26,7 @@ struct memory;
 struct rdma_qp_attr;
 struct rx_ring;
 
-/** What rings cost before the run. */
+/** Memory and setup time of the rings. */
 struct rx_ring_info {
 	uint64_t bytes;
 	enum rdma_pages_kind kind; /**< the worst kind of all pages */

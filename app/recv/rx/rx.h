@@ -56,7 +56,9 @@ struct rx_sample {
 	uint8_t data[RX_SAMPLE_BYTES];
 };
 
-/** UDP ports before and from that of stream 0 on, at which a wrong setting leaves its packets. */
+/**
+ * Number of UDP ports below and above that of stream 0 to which a wrong setting may send packets.
+ */
 #define RX_NEAR_PORTS ((int)DETECTOR_STREAMS_MAX)
 
 /** Packets to the port of a stream that could not be used. */
@@ -67,8 +69,8 @@ struct rx_unusable {
 };
 
 /**
- * Samples of packets that could not be used, from any sender. Since the reader has taken all
- * samples, the first, second, fourth, eighth packet and so on is kept. In this way a burst of one
+ * Samples of packets that could not be used, from any sender. After the reader has taken all
+ * samples, the first, second, fourth, eighth packet and so on are kept. Therefore a burst of one
  * kind leaves room for other kinds.
  */
 struct rx_samples {
@@ -90,7 +92,8 @@ struct rx_drop {
 	uint64_t frame;	   /**< detector's number of the last one */
 	uint64_t cause;	   /**< enum rx_counter of the last one */
 	uint64_t progress; /**< frame_rx.progress of the stream at the last one */
-	uint64_t in_row;   /**< packets since that changed: since the last one that was placed */
+	/** packets since `progress` changed: since the last one that was placed */
+	uint64_t in_row;
 };
 
 /** Packets of a stream that were dropped because they are after the last frame of the run. */
@@ -127,7 +130,7 @@ struct rx_streams {
 };
 
 /**
- * What an RX role had counted at the end of a poll. Then
+ * Counters of an RX role at the end of a poll. The following equation holds:
  *
  *   packets received + handoff_taken = sum of all outcomes + packets forwarded + pending
  */

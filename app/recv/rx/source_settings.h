@@ -52,7 +52,7 @@ static_assert(sizeof(struct source_filter) == RTE_CACHE_LINE_MIN_SIZE, "a line a
 
 struct source_settings {
 	struct source_filter filter[DETECTOR_STREAMS_MAX]; /**< configured part of the filters */
-	bool source;	    /**< `source` is configured, else it is learnt */
+	bool source;	    /**< `source` is configured, otherwise it is learnt */
 	bool any;	    /**< `source = any`: all sources are taken */
 	bool destination;   /**< `destination` is configured */
 	uint32_t positions; /**< modules in a column of the detector, or SOURCE_POSITIONS_... */

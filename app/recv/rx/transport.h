@@ -2,8 +2,8 @@
 /**
  * @file
  * How a detector's packets reach an RX role: a table of functions, one element for each transport.
- * From rx_accept() on, all transports share the path to the builder. A transport that is added
- * needs a new file and a line here.
+ * From rx_accept() on, all transports share the path to the builder. A new transport needs one new
+ * file and one line here.
  *
  * Only the RX role's lcore calls the functions.
  */
@@ -39,7 +39,9 @@ struct rx_transport {
 	 * not stop meanwhile. NULL: there is nothing.
 	 */
 	void (*hold)(struct rx *rx, uint32_t source);
-	/** The RX role stops: tell senders. @return false: call again. NULL: there are none */
+	/**
+	 * The RX role stops: notify the senders. @return false: call again. NULL: nothing to notify
+	 */
 	bool (*leave)(struct rx *rx);
 	/**
 	 * Place a packet whose frame belongs to this receiver. NULL: it is a UDP packet, and
@@ -52,8 +54,8 @@ struct rx_transport {
 	/** A packet that rx_accept() has checked is dropped. NULL: only its mbuf is freed. */
 	void (*dropped)(struct rx *rx, const struct rx_packet *p, enum rx_counter cause);
 	/**
-	 * Headers that stand for the queue pair of a packet. NULL: those before its detector
-	 * header, which is a UDP packet's.
+	 * Headers that represent the queue pair of a packet. NULL: a UDP packet, whose headers
+	 * precede its detector header.
 	 */
 	const uint8_t *(*headers)(const struct rx *rx, const struct rx_packet *p);
 };
@@ -66,7 +68,7 @@ extern const struct rx_transport rx_multicast; /**< multicast streams (multicast
 /** rx_transport.headers of RoCE streams. */
 const uint8_t *rx_queue_pair_headers(const struct rx *rx, const struct rx_packet *p);
 
-/** Ethernet, IPv4 and UDP headers of a packet, or those that stand for its queue pair. */
+/** Ethernet, IPv4 and UDP headers of a packet, or those that represent its queue pair. */
 static inline const uint8_t *
 rx_headers(const struct rx *rx, const struct rx_packet *p)
 {

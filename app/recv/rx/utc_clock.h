@@ -3,11 +3,11 @@
  * @file
  * UTC from the TSC: the time at which a packet was received, without a system call for each packet.
  *
- * EAL's TSC frequency may be wrong by 2000 ppm, which is seconds an hour: if the processor does not
- * report it, EAL counts cycles for 100 ms and rounds to 10 MHz. Therefore this clock follows the
- * system's clock. It is compared with it about once a second, then runs at the rate measured since
- * the last comparison, and corrects the difference within the next second. It never goes back,
- * unless the system's time was set. Only one thread may use a clock.
+ * EAL's TSC frequency may be wrong by 2000 ppm, which is several seconds per hour: if the processor
+ * does not report the frequency, EAL counts cycles for 100 ms and rounds to 10 MHz. Therefore this
+ * clock follows the system's clock. The two are compared about once a second. This clock then runs
+ * at the rate measured since the last comparison, and corrects the difference within the next
+ * second. It never goes back, unless the system's time was set. Only one thread may use a clock.
  */
 #ifndef UTC_CLOCK_H
 #define UTC_CLOCK_H

@@ -86,7 +86,7 @@ struct ledger {
 	uint64_t hits;
 	uint64_t prescaled;
 	uint64_t dry_run;
-	uint64_t unretained; /**< unwritten ones for which the journal had no room */
+	uint64_t unretained; /**< unwritten frames for which the journal had no room */
 	uint64_t incomplete_kept;
 	uint64_t missing_packets;
 	uint64_t timeouts;
@@ -195,7 +195,7 @@ struct ledger_receiver {
  * No file is overwritten: the name is RUN_ledger.ini or, if it exists, the first free one of
  * RUN_ledger.2.ini, RUN_ledger.3.ini and so on. The file appears complete and durable. The ledger
  * of a receiver that died is written only once: an existing file with its incarnation is kept.
- * @param vetoes  thresholds in the order in which they came into force
+ * @param vetoes  thresholds in the order in which they took effect
  * @param path    out: the file
  * @return 0 or -errno (logged with the path)
  */
