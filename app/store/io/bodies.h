@@ -42,7 +42,7 @@ struct store_bodies {
 	int16_t gpu;	       /**< gpudev; -1: host memory */
 	bool system;	       /**< the CPU can access the memory, even if it belongs to a gpudev */
 	struct cufile *cufile; /**< NULL: none */
-	char why[PATH_MAX];    /**< a sentence: what was chosen, and why */
+	char why[PATH_MAX];    /**< one sentence: the choice and its reason */
 };
 
 /**

@@ -6,7 +6,7 @@
  * repaired later.
  *
  * The lcore verifies small bodies itself; threads verify large ones. Bodies in GPU memory must be
- * copied to the host for this, so only a sample of them is verified.
+ * copied to the host for verification, so only a sample of them is verified.
  */
 #ifndef STORE_BODY_CHECK_H
 #define STORE_BODY_CHECK_H
@@ -37,7 +37,7 @@ struct store_check {
 	bool host;		    /**< the CPU can read the bodies in place */
 	int16_t gpu;
 	struct slice_pool *pool;
-	char what[128]; /**< a sentence: what is verified */
+	char what[128]; /**< one sentence: what is verified */
 };
 
 /** A body to be verified. It must stay valid until `done`. */

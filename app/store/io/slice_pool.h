@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Threads that transfer slices between memory and files. Each thread makes one call of the
- * operating system or of cuFile at a time, so N threads are N slices in flight.
+ * Threads that transfer slices between memory and files. Each thread makes one call to the
+ * operating system or to cuFile at a time, so N threads keep N slices in flight.
  *
  * Jobs are started in the order in which they were added, by any free thread. Any thread may add
  * jobs. The threads run on all CPUs that the process had at its start, not only on the CPU of the
@@ -11,7 +11,7 @@
 #ifndef SLICE_POOL_H
 #define SLICE_POOL_H
 
-/** the best number for cuDF over GPUDirect Storage, according to NVIDIA */
+/** the best number of threads for cuDF over GPUDirect Storage, according to NVIDIA */
 #define SLICE_POOL_THREADS     16
 #define SLICE_POOL_THREADS_MAX 256
 

@@ -20,7 +20,7 @@ extern int store_audit_logtype;
 #define AUDIT(level, fmt, ...) \
 	rte_log(RTE_LOG_##level, store_audit_logtype, "audit: " fmt "\n", ##__VA_ARGS__)
 
-/** maximum number of counted identities; an identity with a new name counts as another identity */
+/** maximum number of counted identities; a renamed identity counts as another one */
 #define STORE_AUDITED 256
 
 /** Counters of an identity since the store was started. */

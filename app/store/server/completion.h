@@ -6,9 +6,9 @@
  *
  * The files are listed once, before the store serves connections, so files of this process are
  * never listed. The thread waits for a grace period, in which receivers may reconnect and complete
- * their own files (server/recovery_thread.h). It then completes one file after the other, the
- * oldest first. A receiver that connects later does not wait for files of another run: a claim of
- * its run's directory aborts the work on a file in that directory at once, and excludes the thread
+ * their own files (server/recovery_thread.h). It then completes one file after another, the oldest
+ * first. A receiver that connects later does not wait for files of another run: a claim of its
+ * run's directory aborts the work on a file in that directory immediately, and excludes the thread
  * until the claim is released. Only arrow_recover_file() changes files, so the next start can
  * continue after a crash at any moment.
  *
@@ -61,8 +61,8 @@ int store_completion_open(
 	struct store_completion **c, const struct store_completion_config *config);
 
 /**
- * Claim the directory of a run exclusively. Returns when the thread does not use its files any
- * more. Any thread may call this. Does nothing if `c` is NULL, as all functions below.
+ * Claim the directory of a run exclusively. Returns when the completion thread no longer uses its
+ * files. Any thread may call this. Does nothing if `c` is NULL, like all functions below.
  */
 void store_completion_claim(struct store_completion *c, struct store_claim *claim, const char *dir);
 

@@ -197,14 +197,14 @@ void store_connection_result(struct store_connection *c, uint32_t entry, uint64_
 	enum xfer_result_status status);
 
 /**
- * Report that a batch is durable. If it replaces a damaged one, this is written to the audit log.
+ * Report that a batch is durable. If it replaces a damaged one, the audit log records this.
  */
 void store_connection_repaired(struct store_connection *c, unsigned int table, uint64_t sequence);
 
 /** The keyring has changed: end the connection if its identity, key or right was removed. */
 void store_connection_keys_changed(struct store_connection *c);
 
-/** The time that admission control allows is over. */
+/** The time that admission control allows has expired. */
 void store_connection_late(struct store_connection *c);
 
 /** End the connection, and send the reason if possible. */

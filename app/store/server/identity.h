@@ -2,7 +2,7 @@
 /**
  * @file
  * The identity of a store: a random number in its directory. What receivers know about a store
- * refers to the files in that directory, on whichever host they are served.
+ * refers to the files in that directory, regardless of the host that serves them.
  */
 #ifndef STORE_IDENTITY_H
 #define STORE_IDENTITY_H

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Saves the pairs of identity and address that were authenticated in a file of the store's
- * directory. A store that is restarted during a flood of requests then still reserves slots for its
- * receivers.
+ * Saves the authenticated pairs of identity and address in a file of the store's directory. A store
+ * that is restarted during a flood of requests therefore still reserves slots for its receivers.
  *
  * A thread replaces the whole file when a pair is new or was authenticated long ago. Only a peer
- * with a key can cause this. If the file cannot be read, only the pairs are lost: no peer is
- * admitted because of the file.
+ * with a key can cause this. If the file cannot be read, only the pairs are lost. The file alone
+ * authenticates no peer.
  */
 #ifndef STORE_PROVED_H
 #define STORE_PROVED_H

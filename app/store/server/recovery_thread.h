@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Work before a connection is granted slots that may take long: recover and read the files after a
- * crash (with their CRC, up to 64 GiB of each), remove reassigned batches, allocate memory for
- * bodies. A thread does it, so that the lcore can serve other connections.
+ * Possibly long work that precedes the grant of slots to a connection: recover and read the files
+ * after a crash (with their CRC, up to 64 GiB of each), remove reassigned batches, allocate memory
+ * for bodies. A thread does this work, so that the lcore can serve other connections.
  *
  * Meanwhile the thread owns the run's writers: store_run.settling. The lcore starts and ends it.
  */
@@ -53,8 +53,8 @@ struct store_recover {
 void store_recover_begin(struct store_recover *s);
 
 /**
- * @return true, once: the work is done; false: not started, or still running. A run that could not
- *   be opened is removed
+ * @return true, once: the work is done; false: not started, or still running. If the run could not
+ *   be opened, it is removed
  */
 bool store_recover_end(struct store_recover *s);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Runs of a store: schemas, directory, and a stream per table. A run outlives its connection, until
- * it has ended or was idle for a while.
+ * Runs of a store: schemas, directory, and a stream per table. A run outlives its connection until
+ * it has ended or has been idle for some time.
  *
  * Files are in ROOT/NAME-RECEIVER_ID-RUN, with numbers of 16 hexadecimal digits. One thread, except
  * for store_run_open() and functions that say otherwise.
@@ -35,7 +35,7 @@ struct store_receiver_id {
 	uint64_t receiver_id;
 	unsigned int nb_runs; /**< number of its runs; 0: the entry may be reused */
 	struct stream_quota quota;
-	bool told; /**< that it may begin no run is in the log */
+	bool told; /**< the log has the message that it may begin no run */
 };
 
 struct store_run {
@@ -131,9 +131,8 @@ bool store_run_recovered(const struct store_run *r);
 enum xfer_state store_run_state(const struct store_run *r);
 
 /**
- * Complete the files and remove the run, with its directory if that is empty. All batches have
- * results then. @return 0 or the first
- * error
+ * Complete the files and remove the run, with its directory if that is empty. All batches then have
+ * results. @return 0 or the first error
  */
 int store_run_end(struct store_runs *s, struct store_run *r);
 

@@ -3,9 +3,9 @@
  * @file
  * A copy of a store's counters, connections, streams and identities, for telemetry.
  *
- * The serving lcore changes these without a lock, so no other thread reads them. A thread requests
- * a copy, and the lcore makes it in its next iteration. The lcore never waits: while a copy is
- * being read, the next one is delayed. Without a request no copy is made.
+ * The serving lcore changes the originals without a lock, so no other thread may read them. A
+ * thread requests a copy, and the lcore makes it in its next iteration. The lcore never waits:
+ * while a copy is being read, the next one is delayed. Without a request no copy is made.
  */
 #ifndef STORE_VIEW_H
 #define STORE_VIEW_H
@@ -79,8 +79,8 @@ bool store_view_poll(struct store_view *v, const struct store_shared *s,
 
 /**
  * Request a copy and wait for it, at most STORE_VIEW_WAIT_MS. Any thread except the serving lcore.
- * @return the copy, made during this call; an older one if the lcore did not respond. Return it
- *   with store_view_put(): no other copy is made before
+ * @return a copy made during this call, or an older one if the lcore did not respond. Give it back
+ *   with store_view_put(): until then, no other copy is made
  */
 const struct store_values *store_view_get(struct store_view *v);
 

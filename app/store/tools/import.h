@@ -3,13 +3,14 @@
  * @file
  * Imports batches from spilled files of a receiver, or from an orphaned journal, into a store's
  * directory. Batches that the store has are not stored again, so an interrupted import can be
- * repeated. A source is removed, or its batches released, once they are durable. A batch counts as
- * present only if its body in the store is intact: each is read, and a damaged one is stored again.
+ * repeated. Once its batches are durable, a file is removed, and batches of a journal are released.
+ * A batch counts as present only if its body in the store is intact: each body is read, and a
+ * damaged one is stored again.
  *
- * A batch of a source is the same as a stored one only if its content is (stream/content.h).
- * Sources are compared with the store, and with each other, before the first batch is stored. If a
- * batch differs, nothing of its run is imported. Nor is a run that the store has under another
- * name. The mark that a run has ended is imported with its files.
+ * A batch of a source is the same as a stored one only if both have the same content
+ * (stream/content.h). Sources are compared with the store, and with each other, before the first
+ * batch is stored. If a batch differs, nothing of its run is imported. Nor is a run that the store
+ * has under another name. The mark that a run has ended is imported with its files.
  *
  * One thread.
  */
@@ -21,7 +22,7 @@
 #include "stream/known.h"
 #include "stream/writer.h"
 
-/** What has become of batches. */
+/** Outcomes of batches. */
 struct import_counts {
 	uint64_t stored;
 	uint64_t duplicates; /**< batches that the store already had */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Orphaned journals, for commands that decide where batches are while the receivers are not
- * running. A journal records which stores must truncate which batches. If a store were notified
- * after the command, its copy could be the only one by then. These records must therefore be
- * removed from the journal before the first copy is removed, and the duplicates are reconciled. The
- * records of a run that the command does not change stay in the journal.
+ * Orphaned journals, for commands that decide where batches are stored while the receivers are not
+ * running. A journal records which stores must truncate which batches. A store that is notified
+ * after the command could then truncate the only copy. These records are therefore removed from the
+ * journal before the command removes the first copy and reconciles the duplicates. The records of a
+ * run that the command does not change stay in the journal.
  */
 #ifndef ORPHANED_JOURNALS_H
 #define ORPHANED_JOURNALS_H
@@ -23,7 +23,7 @@ struct orphaned_journals {
 	struct journal *journal[ORPHANED_JOURNALS_MAX];
 	const char *path[ORPHANED_JOURNALS_MAX];
 	unsigned int nb;
-	bool without; /**< journals that are not listed are lost for good */
+	bool without; /**< journals that are not listed are permanently lost */
 };
 
 /**
@@ -44,7 +44,7 @@ bool orphaned_journals_report_damage(const struct orphaned_journals *r, uint64_t
 	void (*say)(void *arg, bool error, const char *text), void *arg);
 
 /**
- * Whether no receiver can still change batches of a stream: the journal that had its run is open
+ * Whether no receiver can change batches of a stream any more: the journal that had its run is open
  * here. A journal of the same receiver may belong to another receiver.
  */
 bool orphaned_journals_has(

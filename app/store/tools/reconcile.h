@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Reconciles the files of several stores, so that each batch of a stream is in one file: of two
- * copies, one is truncated.
+ * Reconciles the files of several stores, so that each batch of a stream is in one file: one of two
+ * copies is removed.
  *
- * Files are truncated; single batches cannot be removed. Of the files with duplicates, the one is
- * chosen that has the fewest unique batches after its first duplicate. These batches are first
+ * Files are truncated, because single batches cannot be removed. Of the files with duplicates, the
+ * one with the fewest unique batches after its first duplicate is chosen. These batches are first
  * copied to a new file and made durable. Each batch is thus in a file at any moment. After a crash,
  * and recovery of the `.part` files, the command can be repeated with the same result.
  *
- * Nothing of a run is truncated if two copies of a batch differ (stream/content.h), or if its
- * files have different run names: a copy that another one made must not replace the receiver's.
+ * Nothing of a run is truncated if two copies of a batch differ (stream/content.h), or if its files
+ * have different run names: a copy from another sender must not replace the receiver's.
  *
  * If a directory has the mark that the run has ended, the mark is written to all directories that
  * keep batches of the run before the first truncation. Otherwise a peer could truncate the
@@ -31,7 +31,10 @@ struct reconcile_stream {
 	struct stream_known known;
 	struct interval_set all;   /**< batches of all files, before and after */
 	char run[XFER_NAME_BYTES]; /**< name of the run, from the first file; empty: unknown */
-	/** in and out of reconcile_inspect(): it stays as it is, for a reason that was reported */
+	/**
+	 * in and out of reconcile_inspect(): the stream stays unchanged, for a reason that was
+	 * reported
+	 */
 	bool kept;
 	int result; /**< of the functions below: 0: each batch is in one file; -errno */
 };
@@ -93,15 +96,15 @@ int reconcile_report_names(const struct reconcile *r, const struct reconcile_str
 uint64_t reconcile_duplicates(const struct reconcile_stream *s);
 
 /**
- * Decide which runs stay as they are. All tables of a run stay if one of them does. Nothing is
- * changed.
+ * Decide which runs stay unchanged. All tables of a run stay unchanged if one of them does. Nothing
+ * is changed yet.
  * @return the first result that is not 0. -ENOTUNIQ: copies of a batch differ, or a run has two
  *   names; -EBADMSG: something is damaged; -errno
  */
 int reconcile_inspect(struct reconcile *r);
 
 /**
- * Whether a stream of a run is kept, or the run has no file here: others may have some.
+ * Whether a stream of a run is kept, or the run has no file here; other stores may have its files.
  * @param arg  the struct reconcile
  */
 bool reconcile_is_kept(void *arg, const struct arrow_identity *identity);

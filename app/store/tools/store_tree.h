@@ -2,7 +2,7 @@
 /**
  * @file
  * Finds Arrow files below directories of stores, of runs, or of receivers that have spilled. Also
- * the lock of such a directory.
+ * locks such a directory.
  */
 #ifndef STORE_TREE_H
 #define STORE_TREE_H
@@ -24,8 +24,8 @@ struct store_tree {
 /**
  * Find `*.arrow` and `*.arrow.part`, sorted by name, each file once. The named directories, and
  * those of named files, must be ones that a store accepts as its own (OWN_FOLDER_DATA). A link with
- * such a name, or to a directory, is an error. So is an object with such a name that is no regular
- * file: the batches that a file of this name had would be missing without notice.
+ * such a name, or to a directory, is an error. So is any other object with such a name that is not
+ * a regular file, because the batches of a file with this name would be missing unnoticed.
  * @param root     directories or files; NULL-terminated
  * @param message  out, on error: what cannot be read
  * @return 0; -EPERM: another user could replace a named directory; -errno; -ENOMEM
