@@ -49,7 +49,7 @@ struct detector_options {
 	uint32_t ring_slots;
 	uint32_t members;      /**< of each stream, to wait for */
 	uint32_t silence_ms;   /**< after which a member is removed */
-	const char *keys_path; /**< NULL: members prove nothing */
+	const char *keys_path; /**< NULL: members are not authenticated */
 
 	const char *geometry_path; /**< of a file that describes the detector; NULL: a stack */
 

@@ -2,9 +2,10 @@
 /**
  * @file
  * The runs that outputs publish, and the positions of their batches in the files. One thread
- * (watch.h) appends; each output has a cursor. The files hold the images, so a slow output costs no
- * memory for them. The last batch of each run is kept, so that outputs that keep up do not read the
- * file again. A lock protects the lists; no thread reads a file, encodes or sends while it has it.
+ * (watch.h) appends; each output has a cursor. The images stay in the files, so a slow output needs
+ * no memory for them. The last batch of each run is kept, so that outputs that keep up do not read
+ * the file again. A lock protects the lists; no thread reads a file, encodes or sends while it has
+ * it.
  */
 #ifndef PUBLISH_FEED_H
 #define PUBLISH_FEED_H
@@ -86,13 +87,13 @@ struct feed {
 	unsigned int nb_cursors;
 };
 
-/** Place of an output. Its thread alone uses it, except `run` under the lock. */
+/** Position of an output. Only its thread uses it, except `run`, which is protected by the lock. */
 struct feed_cursor {
 	struct feed *feed;
 	bool serial;	 /**< one run after the other, with FEED_START and FEED_FINISH */
 	uint64_t behind; /**< images of a run that may wait; FEED_ALL: any number */
 	int64_t rows_ns; /**< longest time that a batch waits for its rows of `frames` */
-	int event;	 /**< eventfd(2), which is written to when there is more */
+	int event;	 /**< eventfd(2) that is written to when there is more */
 	uint64_t run;	 /**< number of the first run that is not finished */
 	struct {
 		uint64_t run; /**< number of the run + 1; 0: none */
@@ -104,7 +105,7 @@ struct feed_cursor {
 	uint32_t file;		    /**< of this batch */
 	struct rows_join join;	    /**< its rows of `frames` */
 	bool *published;	    /**< [rows] images that are published */
-	bool joined;		    /**< true: the batch does not wait for rows any more */
+	bool joined;		    /**< true: the batch no longer waits for rows */
 	bool no_descriptor;	  /**< rows could not be read: EMFILE or ENFILE; the batch waits */
 	size_t rows_tried;	  /**< batches of `frames` of the run that were searched */
 	int64_t until_ns;	  /**< end of the wait, CLOCK_MONOTONIC */

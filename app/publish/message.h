@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Bytes of a message that grow, in memory of scan_memory_get(). After an error of memory nothing
- * more is added, and `failed` is set. One thread.
+ * A growing buffer for a message, in memory of scan_memory_get(). If memory cannot be allocated,
+ * `failed` is set, and nothing is added from then on. One thread.
  */
 #ifndef PUBLISH_MESSAGE_H
 #define PUBLISH_MESSAGE_H
@@ -18,7 +18,7 @@ struct message {
 	bool failed;
 };
 
-/** Make room after the message. @return where; NULL: out of memory */
+/** Make room after the message. @return address of the room; NULL: out of memory */
 uint8_t *message_room(struct message *m, size_t size);
 
 void message_put(struct message *m, const void *data, size_t size);

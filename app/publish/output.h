@@ -5,8 +5,8 @@
  * wait for each other, and nothing waits for them: images that they have not sent stay in the
  * files.
  *
- * Subscribers that hang use little CPU time. When no subscriber had room for an image, the next
- * ones are not encoded for a time, which gets longer each time.
+ * Subscribers that hang cost little CPU time. When no subscriber had room for an image, no image is
+ * encoded for some time. This time grows at each repetition.
  *
  * Memory is bounded: at most `hwm` messages wait for each client, and a client that does not answer
  * ZeroMQ's heartbeats for OUTPUT_DEAD_MS is disconnected. What clients send is limited to
@@ -50,20 +50,22 @@ enum output_kind {
 
 /** Counters; any thread may read them. */
 struct output_stats {
-	uint64_t images;  /**< that were given to a client, or to at least one subscriber */
+	uint64_t images;  /**< images sent to a client, or to at least one subscriber */
 	uint64_t bytes;	  /**< of their messages */
-	uint64_t encoded; /**< images that were made a message */
+	uint64_t encoded; /**< images that were encoded as a message */
 	uint64_t unseen;  /**< images while no client was connected */
-	uint64_t no_room; /**< images for which no subscriber had room. One for each `full` may have
-			    * been received nevertheless */
-	uint64_t full;	  /**< times that the queue of a subscriber became full: it loses images */
-	uint64_t skipped; /**< images that were left out because too many waited */
-	uint64_t gone;	  /**< images whose file was removed */
-	uint64_t damaged; /**< images that do not fit their run */
-	uint64_t no_row;  /**< images that were sent without their row of `frames` */
-	uint64_t requests;     /**< of workers, and subscriptions */
-	uint64_t refused;      /**< invalid or superfluous requests */
-	uint64_t lost;	       /**< workers that were gone when their image was ready */
+	/**
+	 * images for which no subscriber had room. One for each `full` may still have been received
+	 */
+	uint64_t no_room;
+	uint64_t full;	   /**< times that the queue of a subscriber became full: it loses images */
+	uint64_t skipped;  /**< images that were left out because too many waited */
+	uint64_t gone;	   /**< images whose file was removed */
+	uint64_t damaged;  /**< images that do not fit their run */
+	uint64_t no_row;   /**< images that were sent without their row of `frames` */
+	uint64_t requests; /**< of workers, and subscriptions */
+	uint64_t refused;  /**< invalid or superfluous requests */
+	uint64_t lost;	   /**< workers that had disconnected when their image was ready */
 	uint64_t connected;    /**< connections of clients */
 	uint64_t disconnected; /**< connections that ended, also of dead clients */
 	uint64_t slowest_us;   /**< longest time from found to sent */
@@ -101,8 +103,8 @@ int output_start(struct output *o);
 void output_stop(struct output *o);
 
 /**
- * Disconnect the clients if they send subscriptions faster than its thread can process them. To be
- * called at intervals, from one thread.
+ * Disconnect the clients if they send subscriptions faster than the thread of the output can
+ * process them. To be called at intervals, from one thread.
  */
 void output_check(struct output *o);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Finds runs in directories and follows their files of both tables while they grow. It only reads:
- * neither the receiver nor the store notices.
+ * Finds runs in directories and follows their files of both tables while they grow. It only reads,
+ * so it affects neither the receiver nor the store.
  *
  * A run begins with a file of images. A file of `frames` is followed once its run has begun.
  *
@@ -13,10 +13,10 @@
  * begin later are always published.
  *
  * A file may also be copied under its final name: its batches are damaged only after
- * scan_file_settled(). A file has ended at the end of its stream, or if its writer's lock
- * (io/file_lock.h) is gone and nothing was added for WATCH_STOPPED_MS. A run has ended if all its
+ * scan_file_settled(). A file has ended at the end of its stream, or if its writer has released its
+ * lock (io/file_lock.h) and nothing was added for WATCH_STOPPED_MS. A run has ended if all its
  * files have, and none was added for WATCH_END_MS. If it grows again, for example after a restart
- * of the receiver, the new images are another series.
+ * of the receiver, the new images form another series.
  */
 #ifndef PUBLISH_WATCH_H
 #define PUBLISH_WATCH_H

@@ -35,9 +35,9 @@
  * (geometry/crystfel.h, `live`).
  *
  * A worker (`indexamajig --zmq-input=ADDRESS --zmq-request=next`) has a REQ socket. Each request,
- * whatever its content, is answered by one image, and each image goes to one worker. Requests wait
- * in the order of their arrival. A subscriber (`--zmq-subscribe=`) has a SUB socket and gets all
- * images for which there is room in its queue.
+ * regardless of its content, is answered by one image, and each image goes to one worker. Requests
+ * wait in the order of their arrival. A subscriber (`--zmq-subscribe=`) has a SUB socket and gets
+ * all images for which there is room in its queue.
  *
  * DECTRIS stream v2, CBOR. A message is a map that begins with the tag of self-described CBOR. Its
  * first key is "type". Fields beyond those of DECTRIS are marked by +; its clients ignore them.

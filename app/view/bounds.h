@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file Limits of the work and the memory that a client can cause. README.rst explains them. */
+/** @file Limits of the work and the memory that clients can use. README.rst explains them. */
 #ifndef BOUNDS_H
 #define BOUNDS_H
 

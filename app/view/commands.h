@@ -13,7 +13,7 @@ enum source_kind {
 
 #define COMMANDS_MAX 24
 
-/** A command without parameters, whose replies are passed on. */
+/** A command without parameters, whose replies are forwarded. */
 struct command {
 	const char *path;
 	enum source_kind kind;

@@ -2,8 +2,8 @@
 /**
  * @file
  * Connections that receive server-sent events. A client gets the newest text of each topic of the
- * sources. Texts that it has no time to read are replaced by newer ones, so a slow client needs no
- * more memory than a fast one. Any thread may call the functions.
+ * sources. Newer texts replace those that it has not read yet, so a slow client needs no more
+ * memory than a fast one. Any thread may call the functions.
  */
 #ifndef EVENTS_H
 #define EVENTS_H
@@ -31,7 +31,7 @@ void events_destroy(struct events *e);
 struct MHD_Response *events_response(
 	struct events *e, struct MHD_Connection *connection, const struct source *only);
 
-/** A text is new: wake up the streams. */
+/** A text has changed: wake up the streams. */
 void events_notify(struct events *e);
 
 /** Send a comment on all streams, so that both ends notice broken connections. */

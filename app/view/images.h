@@ -23,7 +23,7 @@ struct body {
 	char etag[64]; /**< with its quotes */
 };
 
-/** Where the pixels of a source are in its picture; kept from one request to the next. */
+/** Positions of the pixels of a source in its picture; kept from one request to the next. */
 struct images_cache;
 
 /** @return NULL: out of memory */
@@ -35,8 +35,8 @@ void images_cache_free(struct images_cache *cache);
 int images_plane(const char *path, enum request_plane plane, struct body *body);
 
 /**
- * Cells of a window of the picture as f4. A cell has the greatest value of its pixels. Without any,
- * it is a NaN that says why: IMAGES_MASKED, IMAGES_MISSING or IMAGES_GAP.
+ * Cells of a window of the picture as f4. A cell has the largest value of its pixels. If none has a
+ * value, the cell is a NaN with the reason: IMAGES_MASKED, IMAGES_MISSING or IMAGES_GAP.
  * @param plane  not REQUEST_PLANE_MASK
  * @return -ERANGE: the window is not in the picture
  */
@@ -62,7 +62,7 @@ int images_frame(const char *path, const struct request_window *window, struct i
 /** The geometry: dimensions, beam, rings. */
 int images_geometry(const char *path, struct body *body);
 
-/** u4 [rows][cols]: place of each pixel in the picture, row x width + column; 2^32 - 1: none. */
+/** u4 [rows][cols]: position of each pixel in the picture, row x width + column; 2^32 - 1: none. */
 int images_places(const char *path, struct body *body);
 
 #endif /* IMAGES_H */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Reads the live file of a receiver (live_file.h) with pread(2), so that no content and no change
- * of the file can do more than fail a read. One thread per reader.
+ * Reads the live file of a receiver (live_file.h) with pread(2): invalid content or a change of the
+ * file can only make a read fail. One thread per reader.
  */
 #ifndef LIVE_READER_H
 #define LIVE_READER_H

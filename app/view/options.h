@@ -40,7 +40,7 @@ void options_help(void);
 
 /**
  * Parse ADDRESS:PORT with a numeric address; IPv6 in brackets.
- * @param loopback  out: only this machine reaches it
+ * @param loopback  out: only this machine can reach the address
  * @return 0; -EINVAL
  */
 int options_address(const char *text, struct sockaddr_storage *address, bool *loopback);

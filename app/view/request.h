@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Checks of HTTP requests that depend only on their text. The functions have no state. Any thread
- * may call them.
+ * Checks of HTTP requests that depend only on the text of the request. The functions have no state.
+ * Any thread may call them.
  */
 #ifndef REQUEST_H
 #define REQUEST_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REQUEST_NAME_LEN 32 /**< bytes of a source's name with its 0 */
+#define REQUEST_NAME_LEN 32 /**< bytes of a source's name with its terminating zero */
 
 /** What a path names. */
 enum request_target {
@@ -108,7 +108,7 @@ int request_run_file(const char *path, struct request_run *run);
 enum request_range {
 	REQUEST_RANGE_WHOLE, /**< no header, or one that may be ignored (RFC 9110, 14.2) */
 	REQUEST_RANGE_PART,
-	REQUEST_RANGE_OUTSIDE, /**< nothing of the file */
+	REQUEST_RANGE_OUTSIDE, /**< no byte of the file */
 };
 
 /**

@@ -5,8 +5,8 @@
  * wait for disks. A run is listed if its RUN_frames.arrow is complete and no file of it is still
  * being written. Files that are not of a listed run cannot be opened.
  *
- * Names with other characters than letters, digits, `_`, `-` and `.`, names that begin with a dot,
- * links, and files with several names are left out.
+ * Names with characters other than letters, digits, `_`, `-` and `.`, names that begin with a dot,
+ * symbolic links, and files with several hard links are left out.
  */
 #ifndef RUNS_H
 #define RUNS_H
@@ -21,8 +21,8 @@ struct runs;
 
 /**
  * Start the thread.
- * @param folders  paths, which must outlive it; a folder may come later. Their subfolders are read
- *   too (a store has one for each run)
+ * @param folders  paths, which must outlive the thread; a folder may be created later. Subfolders
+ *   are read too (a store has one for each run)
  * @param nb  1 ... LIMIT_RUN_FOLDERS
  * @return NULL: not enough memory, or no thread
  */

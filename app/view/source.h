@@ -24,7 +24,7 @@ struct source_config {
 	void (*changed)(void);	/**< something is new; called by the thread, without locks */
 };
 
-/** Things that change. Each has a version, which grows. */
+/** Items that change. Each has a version number that grows. */
 enum source_topic {
 	SOURCE_TOPIC_STATE,
 	SOURCE_TOPIC_FRAME,
@@ -57,13 +57,13 @@ char *source_reply(struct source *s, size_t index, uint64_t *age_ms);
 /** @return path of the live file, to be freed; NULL: the source is down, or has none */
 char *source_live(struct source *s);
 
-/** @return version of a topic; 0: nothing to tell */
+/** @return version of a topic; 0: no text */
 uint64_t source_version(struct source *s, unsigned int topic);
 
 /**
  * Describe a topic as JSON: `{"source": ..., ...}`.
  * @param version  out: version of the text
- * @return text, to be freed; NULL: nothing to tell, or out of memory
+ * @return text, to be freed; NULL: no text, or out of memory
  */
 char *source_topic_text(struct source *s, unsigned int topic, uint64_t *version);
 

@@ -12,9 +12,9 @@
 
 struct telemetry_socket {
 	int fd;	     /**< -1: not connected */
-	int cancel;  /**< descriptor that becomes readable when no more is to be waited for */
-	int64_t pid; /**< of the process, as it says */
-	size_t size; /**< greatest reply, bytes */
+	int cancel;  /**< descriptor that becomes readable to end all waits */
+	int64_t pid; /**< of the process, from its greeting */
+	size_t size; /**< size of the largest reply, bytes */
 };
 
 /**

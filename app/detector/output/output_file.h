@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * An output file that appears under its name complete, or not at all.
+ * An output file that appears under its name only when it is complete.
  *
  * It is written as <path>.partial and renamed at the end. An existing path that is not a regular
  * file (a pipe, /dev/null) is written directly. Every function reports its error on standard error.

@@ -32,7 +32,7 @@ struct detector_report {
 	double waited;		    /**< time spent waiting for room in the port, seconds */
 	uint64_t credit_waits;	    /**< times that the receiver's ring had no room */
 	double credit_waited;	    /**< time spent waiting for room in it, seconds */
-	uint64_t events_again;	    /**< events sent again meanwhile */
+	uint64_t events_again;	    /**< events sent again during these waits */
 	uint64_t port_packets;	    /**< the port's own counters */
 	uint64_t port_errors;
 

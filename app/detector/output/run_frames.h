@@ -2,8 +2,8 @@
 /**
  * @file
  * Raw frames of a run that was written to Arrow files, with the header values of their packets.
- * They can be sent again to a receiver, which judges them again. Packets that were missing stay
- * missing. Frames without a raw image are not included.
+ * They can be sent again to a receiver, which applies its veto again. Packets that were missing
+ * stay missing. Frames without a raw image are not included.
  */
 #ifndef RUN_FRAMES_H
 #define RUN_FRAMES_H

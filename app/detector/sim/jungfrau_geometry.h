@@ -9,8 +9,8 @@
  * only operations are addition, subtraction, multiplication, division and sqrt, so that positions
  * are the same on every machine.
  *
- * With a geometry of a file, panels may lie anywhere. A position on the plane is then that of the
- * ray from the sample through it.
+ * With a geometry from a file, panels may be anywhere in space. A position on the plane then
+ * represents the ray from the sample through this position.
  */
 #ifndef JUNGFRAU_GEOMETRY_H
 #define JUNGFRAU_GEOMETRY_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Places of pixels in space, of a detector whose panels are described by a file: panels may be
- * turned, tilted and at several distances.
+ * Positions of pixels in space, for a detector whose panels are described by a file: panels may be
+ * rotated, tilted and at different distances.
  *
  * Coordinates are those of the model: x and z as in geometry/geometry.h, y downwards, in pixels.
  * The only operations are addition, subtraction, multiplication and division, so that places are

@@ -14,7 +14,7 @@ int transmit_address_parse(const char *text, uint16_t port, struct sockaddr_stor
 
 /**
  * Add to a multicast address.
- * @return 0; -EINVAL: it is no multicast address, or not any more
+ * @return 0; -EINVAL: the address or the sum is not a multicast address
  */
 int transmit_address_group(struct sockaddr_storage *addr, uint32_t n);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The credit of a stream: which frames the receiver's ring has room for (ingest/card.h). The
- * receiver writes a word. Whatever it writes, frames are sent late at worst: a word that cannot be
- * right is ignored.
+ * The credit of a stream: the frames for which the receiver's ring has room (ingest/card.h). The
+ * receiver writes a word. An impossible value is ignored. Any other wrong value can only delay
+ * frames.
  */
 #ifndef TRANSMIT_CREDITS_H
 #define TRANSMIT_CREDITS_H

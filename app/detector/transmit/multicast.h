@@ -31,13 +31,13 @@ int transmit_multicast_open(
 int transmit_multicast_start(
 	struct transmit_multicast *multicast, uint32_t seconds, const volatile sig_atomic_t *stop);
 
-/** Run device and senders. @return whether there was work in the last time */
+/** Run device and senders. @return whether there was work recently */
 bool transmit_multicast_poll(struct transmit_multicast *multicast);
 
 /** Whether the device has failed; the poll that found it has reported it. */
 bool transmit_multicast_failed(const struct transmit_multicast *multicast);
 
-/** Most bytes of a message in one fragment. */
+/** Maximum bytes of a message in one fragment. */
 uint32_t transmit_multicast_fragment_max(const struct transmit_multicast *multicast);
 
 /** Memory for the next packet of a stream. @return NULL: its ring is full */
@@ -53,7 +53,7 @@ void transmit_multicast_end(struct transmit_multicast *multicast);
 /** Whether all packets are sent, and all members have them. */
 bool transmit_multicast_complete(const struct transmit_multicast *multicast);
 
-/** Whether no stream has a member any more. */
+/** Whether no stream has members any more. */
 bool transmit_multicast_left(const struct transmit_multicast *multicast);
 
 /**
@@ -65,7 +65,7 @@ unsigned int transmit_multicast_late(
 	const struct transmit_multicast *multicast, unsigned int seconds);
 
 /**
- * Report streams of which no member has all packets, because all members were removed.
+ * Report streams whose members were all removed, so that no member has all packets.
  * @return their number
  */
 unsigned int transmit_multicast_deserted(const struct transmit_multicast *multicast);

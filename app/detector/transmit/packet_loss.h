@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Loss of RoCE packets on the port of a `roce` device: chosen ones, which are numbered as they are
- * posted and found again on transmit by their PSN, and random ones of multicast streams. A lost
- * packet leaves the port with an unknown EtherType, because a TX callback cannot remove packets. RC
- * sends it again.
+ * Loss of RoCE packets on the port of a `roce` device. There are selected packets, which are
+ * numbered when they are posted and recognised on transmit by their PSN, and random packets of
+ * multicast streams. A lost packet leaves the port with an unknown EtherType, because a TX callback
+ * cannot remove packets. RC sends it again.
  *
  * The lcore that polls the device calls all functions.
  */
@@ -37,8 +37,10 @@ void packet_loss_mark(struct packet_loss *loss, uint32_t stream, uint64_t packet
 struct packet_loss_chance {
 	double group; /**< packets to groups */
 	double read;  /**< packets of responses to READs */
-	/** The loss of a packet to a group depends on this, its group, and its PSN from the first
-	 *  one on. */
+	/**
+	 * The loss of a packet to a group depends on the seed, its group, and its PSN relative to
+	 * the first one.
+	 */
 	uint64_t seed;
 	uint64_t group_lost, read_lost;
 };

@@ -53,7 +53,10 @@ const struct ingest_card *transmit_streams_card(const struct transmit_streams *s
 /** Run the device. @return whether there was work */
 bool transmit_streams_poll(struct transmit_streams *streams);
 
-/** Whether a queue pair or the device has failed; why is reported by the poll that found it. */
+/**
+ * Whether a queue pair or the device has failed. The poll that detected this has reported the
+ * reason.
+ */
 bool transmit_streams_failed(const struct transmit_streams *streams);
 
 /**

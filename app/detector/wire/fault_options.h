@@ -55,7 +55,7 @@ struct fault_options {
 	double corrupt;
 	double truncate;
 	uint32_t burst_packets;
-	uint32_t reorder_window; /**< maximum number of packets that overtake */
+	uint32_t reorder_window; /**< maximum number of packets that overtake one */
 	uint32_t corrupt_kinds;	 /**< bit mask of enum fault_kind */
 
 	uint32_t nb_stalls;

@@ -31,7 +31,9 @@ message_packets(const struct ingest_card *card)
 	return (uint32_t)((ingest_message_bytes(card) + card->mtu - 1) / card->mtu);
 }
 
-/** Which one of a message's `packets` its damage drops, from 0; UINT32_MAX: none. */
+/**
+ * Index of the packet, among the `packets` of a message, that its damage drops; UINT32_MAX: none.
+ */
 uint32_t message_dropped(const struct wire_packet *packet, uint32_t packets);
 
 /** Whether the network loses the whole message. */

@@ -10,8 +10,8 @@
  *
  * With fault_options.messages, a packet is an RDMA message of several RoCE packets. A message that
  * the network loses is then returned, too, with the damage FAULT_LOSS or FAULT_BURST_LOSS: the
- * sender uses its PSNs, and does not let its packets onto the wire. A message with the damage
- * FAULT_DROP_FIRST, FAULT_DROP_MIDDLE or FAULT_DROP_LAST loses one packet.
+ * sender uses its PSNs, but does not send its packets. A message with the damage FAULT_DROP_FIRST,
+ * FAULT_DROP_MIDDLE or FAULT_DROP_LAST loses one packet.
  */
 #ifndef PACKET_FAULTS_H
 #define PACKET_FAULTS_H
