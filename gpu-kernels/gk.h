@@ -210,8 +210,8 @@ const struct gk_ops *gk_ops_find(const char *name);
 int gk_config_check(const struct gk_config *config, char *why, size_t size);
 
 /**
- * Return the most memory that host gangs use for searches for peaks and for radial profiles, in
- * bytes: that of one frame for each thread of a gang.
+ * Return the maximum memory that host gangs use for peak searches and radial profiles, in bytes:
+ * that of one frame for each thread of a gang.
  * @param config        geometry, gangs, workers
  * @param peak_bins     gk_peak_pixels.nb_bins; 0: no peaks are searched
  * @param profile_bins  gk_radial_pixels.nb_bins; 0: no profiles are made

@@ -130,11 +130,11 @@ enum gk_op {
  */
 #define GK_FRAME_TRAILER (1u << 3)
 /**
- * With GK_FRAME_TRAILER: the same number also lies in the 8 bytes directly before the pixels (the
- * *leader*), and the sender writes it before them. After the pixels a gang then reads the leader
- * instead of the trailer. Without a leader a sender must write another number into the trailer
- * before it overwrites pixels. Otherwise new pixels, whose trailer is in flight or lost, lie before
- * the trailer of the previous frame, and are used as pixels of that frame.
+ * With GK_FRAME_TRAILER: the same number is also in the 8 bytes directly before the pixels (the
+ * *leader*), and the sender writes it before the pixels. After the pixels a gang then reads the
+ * leader instead of the trailer. Without a leader a sender must write another number into the
+ * trailer before it overwrites pixels. Otherwise new pixels whose trailer is in flight or lost
+ * precede the trailer of the previous frame, and are used as pixels of that frame.
  */
 #define GK_FRAME_LEADER (1u << 4)
 
@@ -218,7 +218,7 @@ struct gk_peak {
 	float background; /**< mean of the ring around the peak */
 	uint32_t pixels;
 	uint32_t panel;
-	uint32_t bin; /**< of the peak's first pixel, that is its resolution */
+	uint32_t bin; /**< of the peak's first pixel, which gives its resolution */
 };
 GK_STATIC_ASSERT(sizeof(struct gk_peak) == 32, "two peaks are one cache line");
 
@@ -241,15 +241,15 @@ struct gk_details {
 GK_STATIC_ASSERT(sizeof(struct gk_details) == 64, "details of a frame are one cache line");
 
 /**
- * The pixels of the detector as the search for peaks sees them: struct gk_peak_map without its
- * shape, which is that of the frames. It is in host memory, which is registered for CUDA gangs. It
- * is set before create() and does not change until destroy().
+ * The pixels of the detector as used by the search for peaks: struct gk_peak_map without its shape,
+ * which is that of the frames. It is in host memory, which is registered for CUDA gangs. It is set
+ * before create() and does not change until destroy().
  */
 struct gk_peak_pixels {
 	uint64_t bin;	/**< device address of gk_peak_map.bin; 0: no peaks can be searched */
 	uint64_t panel; /**< device address of gk_peak_map.panel */
 	uint32_t nb_panels;
-	uint32_t nb_bins; /**< greatest bin of a pixel that is used + 1 */
+	uint32_t nb_bins; /**< 1 + the largest bin of a used pixel */
 	uint32_t reserved[10];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_peak_pixels) == 64, "the map is one cache line");
@@ -259,11 +259,12 @@ GK_STATIC_ASSERT(sizeof(struct gk_peak_pixels) == 64, "the map is one cache line
  * shape, which is that of the frames, and without weights. It is in host memory, which is
  * registered for CUDA gangs. It is set before create() and does not change until destroy().
  *
- * Gangs write a profile for each frame, whatever its verdict, to area gk_frame.profile of
- * gk_config.profiles: for each bin the sum of the photons of its valid pixels, and their number.
- * Photons are those of GK_VALUE_I16 for any type of `value`, so that sums are integers, and do not
- * depend on the order of pixels, threads and thread blocks. gk_radial_is_valid() defines which
- * pixels are valid. Bytes of an area beyond sums and counts are not written.
+ * Gangs write a profile for each frame, for any verdict, to area gk_frame.profile of
+ * gk_config.profiles. It has the sum of the photons of the valid pixels of each bin, and the number
+ * of these pixels. Photons are those of GK_VALUE_I16 for any type of `value`, so that sums are
+ * integers, and do not depend on the order of pixels, threads and thread blocks.
+ * gk_radial_is_valid() defines which pixels are valid. Bytes of an area beyond sums and counts are
+ * not written.
  */
 struct gk_radial_pixels {
 	uint64_t bin;	  /**< device address of gk_radial_map.bin; 0: no profiles are made */

@@ -9,7 +9,7 @@
  * AVX2, AVX-512, CUDA) produce these bytes, so compressed frames do not depend on the machine.
  *
  * **Chunk.** u64 BE size of the plain data in bytes | u32 BE size of a block in bytes (8192) | the
- * blocks, without gaps | the last n % 8 values, as they are. A block has 4096 values; the last one
+ * blocks, without gaps | the last n % 8 values, unchanged. A block has 4096 values. The last block
  * has fewer, a multiple of 8. A block is u32 BE length | LZ4 block of this length.
  *
  * **Planes.** A block of v values is v x 2 bytes of bit planes: plane k of 16 holds bit k of every

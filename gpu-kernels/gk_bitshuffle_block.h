@@ -62,7 +62,10 @@ gk_bitshuffle_split8(const uint16_t *from, uint32_t v, uint8_t *to)
 	}
 }
 
-/** Apply the rules of a block's begin and end to its bits. @param n  bytes, a multiple of 16 */
+/**
+ * Apply the rules for the beginning and the end of a block to its bits. @param n bytes, a multiple
+ * of 16
+ */
 static inline void
 gk_bitshuffle_limits(uint64_t *equal, uint32_t n)
 {
@@ -82,7 +85,7 @@ static inline uint8_t *
 gk_lz4_put_rest(uint8_t *to, uint32_t number)
 {
 	if (__builtin_expect(number < 15 + 255, 1)) {
-		/* without a branch: it would often be mispredicted */
+		/* without a branch, which would often be mispredicted */
 		*to = (uint8_t)(number - 15);
 		return to + (number >= 15);
 	}
@@ -106,7 +109,7 @@ gk_copy_literals(uint8_t *to, const uint8_t *from, uint32_t n)
 /**
  * Write the sequences of a block.
  * @param plain  its n bytes, and 64 that are read and ignored
- * @param edge   pairs of positions: the begin of a match, and its end - (GK_BITSHUFFLE_RUN - 1)
+ * @param edge   pairs of positions: the beginning of a match, and its end - (GK_BITSHUFFLE_RUN - 1)
  * @param nb     pairs
  * @return size in bytes; up to GK_BITSHUFFLE_MORE bytes after it are overwritten
  */

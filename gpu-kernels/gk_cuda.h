@@ -66,7 +66,7 @@ GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied c
 /** In gk_cuda_args.counts: the fast path could not count all pixels. */
 #define GK_CUDA_HAS_ODD 0x80000000u
 
-/** Most gangs that read packets from host memory in turns, if they write chunks. */
+/** Maximum number of gangs that read packets from host memory in turns, if they write chunks. */
 #define GK_CUDA_TURNS 4
 
 /** Divisor that is known at the launch. */
@@ -133,7 +133,7 @@ struct gk_cuda_odd {
 
 /** Frames with GK_FRAME_TRAILER of a batch. */
 struct gk_cuda_trailers {
-	uint64_t number[GK_BATCH_MAX];	       /**< that the trailers have */
+	uint64_t number[GK_BATCH_MAX];	       /**< expected number in the trailers */
 	uint64_t map[GK_BATCH_MAX];	       /**< address of the map of missing packets */
 	unsigned long long lost[GK_BATCH_MAX]; /**< missing << 32 | overrun */
 };

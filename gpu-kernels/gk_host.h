@@ -6,9 +6,9 @@
  * Any thread that calls poll() for a gang works for it. The state of a gang is one 64-bit claim
  * word: batches done, phase, next tile. A thread claims a few tiles of the current batch and phase
  * by adding their number to the word, processes them, and adds them to `finished`. The thread that
- * finishes the last tile is then alone, and advances the gang. Peaks are searched by frame, see
- * struct gang_search. No thread waits for another, so roles may share threads and threads may be
- * preempted.
+ * finishes the last tile then has exclusive access, and advances the gang. Peaks are searched by
+ * frame, see struct gang_search. No thread waits for another, so roles may share threads and
+ * threads may be preempted.
  */
 #ifndef GK_HOST_H
 #define GK_HOST_H
@@ -97,7 +97,7 @@ struct gang_frame {
 	/** GK_FRAME_TRAILER, otherwise NULL: [tiles], same as `packet`, set while counting */
 	uint64_t *taken;
 	uint64_t *missing;	    /**< map of missing tiles of the frame's slot */
-	uint64_t trailer;	    /**< as it lies in memory */
+	uint64_t trailer;	    /**< expected trailer, in the byte order of memory */
 	struct gk_details *details; /**< NULL: none */
 	struct gang_chunk *chunk;   /**< NULL: all outputs are plain; see gang_is_chunk() */
 	uint8_t *profile;	    /**< area; NULL: no profiles are made */
@@ -332,7 +332,7 @@ struct gk_crc32c *gk_host_crc32c_create(uint64_t size);
 
 /**
  * @param crc  CRC-32C of a part of a chunk
- * @param end  place after the part in the chunk
+ * @param end  offset of the end of the part in the chunk
  * @return what is added to the sum of the chunk: with XOR, in any order
  */
 uint32_t gk_host_crc32c_part(const struct gk_crc32c *c, uint32_t crc, uint64_t end);

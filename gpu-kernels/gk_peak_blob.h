@@ -16,7 +16,8 @@
 #include "gk_peaks.h"
 #include "gk_pixel.h"
 
-#define GK_PEAK_ROUNDS 5 /**< clipping rounds; all take place, even when nothing changes any more */
+/** clipping rounds; all are executed, even if the limits no longer change */
+#define GK_PEAK_ROUNDS 5
 
 /** Square root, rounded once. */
 GK_FN float
@@ -79,7 +80,7 @@ gk_peak_clip(int64_t n, float sum, float squares, const struct gk_peak_params *p
 		return l;
 	l.offset = gk_div(sum, (float)n);
 	variance = gk_sub(gk_div(squares, (float)n), gk_mul(l.offset, l.offset));
-	/* a negative variance, from rounding, stays as it is */
+	/* a negative variance, from rounding, stays unchanged */
 	sigma = variance >= 0 ? gk_sqrt(variance) : variance;
 	sigma = gk_mul(params->min_snr, sigma);
 	l.upper = gk_add(l.offset, sigma);
@@ -126,7 +127,7 @@ gk_peak_between(const struct gk_peak_limits *l)
 	return r;
 }
 
-/** What the search of a frame reads. */
+/** Input of the search of a frame. */
 struct gk_peak_frame {
 	const int16_t *photons;	  /**< [rows][cols] */
 	const float *photons_f32; /**< instead of `photons`; NULL: none */
@@ -207,7 +208,7 @@ gk_peak_three(const struct gk_peak_hits *hits, const struct gk_peak_panel *panel
 
 /**
  * Clear a hit. The words are shared with other blobs, which other threads of a GPU may fill; all
- * neighbouring hits are of the same blob.
+ * neighbouring hits belong to the same blob.
  */
 GK_FN void
 gk_peak_take(const struct gk_peak_hits *hits, const struct gk_peak_panel *panel, uint32_t fs,
@@ -416,7 +417,7 @@ gk_peak_ring_from(const struct gk_peak_frame *f, const struct gk_peak_disc *d,
 }
 
 /**
- * Background of the pixels around (fs, ss). Pixels of blobs are hits, so that none is taken for
+ * Background of the pixels around (fs, ss). Pixels of blobs are hits, so they are not counted as
  * background.
  */
 GK_FN struct gk_peak_ring

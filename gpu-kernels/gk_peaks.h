@@ -11,9 +11,9 @@
  * have CrystFEL's order. Host, AVX2, AVX-512 and CUDA give the same bits (gk_peak_blob.h is their
  * only definition).
  *
- * Geometry is given as a static map: for each pixel the radial bin, that is the distance to the
- * beam in pixels, rounded as peakfinder8 does it (gk_peak_bin()), and the panels, which are
- * rectangles of the canonical raster. No peak crosses the border of a panel.
+ * Geometry is a static map. It has the radial bin of each pixel: its distance to the beam in
+ * pixels, rounded as in peakfinder8 (gk_peak_bin()). It also has the panels, which are rectangles
+ * of the canonical raster. No peak crosses the border of a panel.
  */
 #ifndef GK_PEAKS_H
 #define GK_PEAKS_H
@@ -108,9 +108,9 @@ int gk_peak_finder_create(
 	const struct gk_peak_map *map, enum gk_isa isa, struct gk_peak_finder **finder);
 
 /**
- * Return the most memory that a finder uses, in bytes. Large arrays are allocated by page, at their
- * first use, so that most frames use less.
- * @param nb_bins  greatest bin of a pixel that is used + 1
+ * Return the maximum memory that a finder uses, in bytes. Pages of large arrays are allocated at
+ * their first use, so most frames use less.
+ * @param nb_bins  1 + the largest bin of a used pixel
  */
 uint64_t gk_peak_finder_memory(uint32_t rows, uint32_t cols, uint32_t nb_bins);
 
@@ -129,8 +129,8 @@ void gk_peaks_find(struct gk_peak_finder *finder, const struct gk_peak_params *p
 	const int16_t *photons, struct gk_peaks *out);
 
 /**
- * The same in parts, for a caller that has the rows of a frame in its caches one after the other:
- * begin, add each row once, in any order, find. gk_peaks_end() reads the photons around bright
+ * The same in parts, for a caller that has the rows of a frame in its caches one after another:
+ * begin, add each row once, in any order, end. gk_peaks_end() reads the photons around bright
  * pixels again. @{
  */
 void gk_peaks_begin(struct gk_peak_finder *finder, const struct gk_peak_params *params);

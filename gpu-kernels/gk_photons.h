@@ -34,7 +34,7 @@ photons_any(const struct gk_tile *t, uint64_t x, vec_i32 words)
 			vec_eq_i32(words, GK_RAW_G1_SATURATED), vec_eq_i32(words, GK_RAW_MISSING)));
 	/*
 	 * A masked load without active lanes still waits for memory, and a branch is often
-	 * mispredicted: where a gain has no pixel, its loads are of G0, which is in L1.
+	 * mispredicted. Therefore, if no pixel is in a gain, its loads read G0, which is in L1.
 	 */
 	const uint32_t from1 = vec_mask_bits(g1) != 0 ? 1 : 0,
 		       from2 = vec_mask_bits(g2) != 0 ? 2 : 0;

@@ -3,16 +3,16 @@
  * @file
  * Radial profile of a frame (azimuthal integration): sum and number of valid pixels by bin.
  *
- * Each pixel goes whole into one bin of a static map, as pyFAI does without pixel splitting. The
- * map has equal bins of q, 1/d or 2 theta (profile_bins() in app/common/geometry), but any map is
- * allowed. All sums are integers, so that they do not depend on the order of pixels, threads and
+ * Each pixel is added as a whole to one bin of a static map, as in pyFAI without pixel splitting.
+ * The map has equal bins of q, 1/d or 2 theta (profile_bins() in app/common/geometry), but any map
+ * is allowed. All sums are integers, so that they do not depend on the order of pixels, threads and
  * blocks, and each mean is rounded once from them. Host, AVX2 and AVX-512 give the same bits. A
  * device needs the inline functions of this header and integer additions only.
  *
  * Corrections for solid angle and polarisation change no sum of photons. As in pyFAI, the mean is
  * the sum of photons divided by the sum of the pixels' weights. Weights are static, so the sum of a
  * bin's weights is computed once, and a frame subtracts those of its pixels that are not valid.
- * These are few, unless packets are missing. Weights are integers (GK_RADIAL_ONE stands for 1) with
+ * These are few, unless packets are missing. Weights are integers (GK_RADIAL_ONE represents 1) with
  * an error below 2^-31. Their sums are exact, do not depend on the order, and cost nothing for
  * valid pixels. Weights of 16 bits would be wrong by 3e-5 in a whole bin, because the pixels of a
  * bin are rounded in the same way.
@@ -37,8 +37,8 @@ extern "C" {
 #define GK_RADIAL_ONE	   (UINT32_C(1) << 30) /**< weight 1 */
 
 /**
- * Pixels whose int16 photons may be summed in 32 bits, whatever they are: 65,536 x 32,767 is less
- * than 2^31. A sum of more pixels needs 64 bits.
+ * Number of pixels whose int16 photons, of any value, may be summed in 32 bits: 65,536 x 32,767 is
+ * less than 2^31. A sum of more pixels needs 64 bits.
  */
 #define GK_RADIAL_PART 65536
 
@@ -117,7 +117,7 @@ struct gk_radial;
  */
 int gk_radial_create(const struct gk_radial_map *map, enum gk_isa isa, struct gk_radial **radial);
 
-/** Return the most bytes that an integration allocates. */
+/** Return the maximum number of bytes that an integration allocates. */
 uint64_t gk_radial_memory(uint32_t nb_bins);
 
 /** NULL is allowed. */
@@ -139,7 +139,7 @@ void gk_radial_profile_f32(
 
 /**
  * The first function in parts, for a caller that has the rows of a frame in its caches one after
- * the other: begin, add each row once, in any order, end. @{
+ * another: begin, add each row once, in any order, end. @{
  */
 void gk_radial_begin(struct gk_radial *radial);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The differences between DPDK 22.11 and 25.11 that this project meets, in one place.
+ * The differences between DPDK 22.11 and 25.11 that affect this project, in one place.
  *
- * Write code against the newest API and let this header carry older releases; nothing else in the
- * tree tests RTE_VERSION.
+ * Write code for the newest API. This header adapts it to older releases. Nothing else in the tree
+ * tests RTE_VERSION.
  */
 #ifndef DPDK_COMPAT_H
 #define DPDK_COMPAT_H

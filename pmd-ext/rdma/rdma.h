@@ -65,9 +65,9 @@ struct rdma_conn;
 struct rdma_roce_reference;
 
 #define RDMA_NAME_MAX	 256 /**< size of a device name, including the terminating NUL */
-#define RDMA_SGE_MAX	 16  /**< most entries of a scatter-gather list, any provider */
-#define RDMA_INLINE_MAX	 256 /**< most inline bytes, any provider */
-#define RDMA_PRIVATE_MAX 196 /**< most private data of an event (that of a REP) */
+#define RDMA_SGE_MAX	 16  /**< maximum entries of a scatter-gather list, any provider */
+#define RDMA_INLINE_MAX	 256 /**< maximum inline bytes, any provider */
+#define RDMA_PRIVATE_MAX 196 /**< maximum private data of an event (that of a REP) */
 #define RDMA_GRH_BYTES	 40  /**< precede each received UD message; IPv4 uses the last 20 bytes */
 
 /* ---- devices -------------------------------------------------------------------------------- */
@@ -82,7 +82,7 @@ struct rdma_dev_info {
 	uint32_t max_wr;  /**< of one queue of a queue pair */
 	uint32_t max_cqe; /**< of one completion queue */
 	uint32_t max_mr;
-	/** Most bytes of one memory region; register longer buffers in slices (rdma_mr_reg()) */
+	/** Maximum bytes of one memory region; register longer buffers in slices (rdma_mr_reg()) */
 	uint64_t max_mr_bytes;
 	uint64_t max_msg_bytes; /**< of one message, 2^31 at most */
 	uint16_t max_sge;
@@ -535,8 +535,8 @@ struct rdma_event {
 	struct rdma_conn *listener; /**< of a request */
 	struct rdma_qp *qp;	    /**< of the connection or the error; may be NULL */
 	struct sockaddr_storage peer;
-	uint8_t rd_atom;	   /**< request: most READs and atomics the peer will start */
-	uint8_t responder_rd_atom; /**< request: most READs and atomics this end may start */
+	uint8_t rd_atom;	   /**< request: maximum READs and atomics the peer will start */
+	uint8_t responder_rd_atom; /**< request: maximum READs and atomics this end may start */
 	struct rdma_ah *ah;	   /**< UD, multicast: belongs to the connection */
 	/** Queue pair of the peer: in a request (not UD) and in RDMA_EVENT_ESTABLISHED */
 	uint32_t remote_qpn;
@@ -564,7 +564,7 @@ struct rdma_conn_attr {
 };
 
 /**
- * Connect a queue pair. *Control.* Returns at once. The result is an event:
+ * Connect a queue pair. *Control.* Returns immediately. The result is an event:
  * RDMA_EVENT_ESTABLISHED (the queue pair is in RTS), RDMA_EVENT_REJECTED or RDMA_EVENT_UNREACHABLE.
  * For a UD queue pair, SIDR resolves the service.
  *
@@ -582,7 +582,7 @@ struct rdma_conn *rdma_conn_connect(
  *
  * @param type of queue pairs: each type has its own port space (rdma_conn_connect())
  * @param port service, CPU byte order
- * @param backlog most requests that are not answered yet, at least 1; further requests are dropped
+ * @param backlog maximum number of unanswered requests, at least 1; further requests are dropped
  *   and counted
  * @return NULL with rte_errno EADDRINUSE, ENOMEM, ENODEV (device removed)
  */
@@ -591,7 +591,7 @@ struct rdma_conn *rdma_conn_listen(struct rdma_dev *dev, enum rdma_qp_type type,
 
 /**
  * Accept a request with a queue pair in RDMA_QP_INIT. *Control.* RDMA_EVENT_ESTABLISHED follows.
- * UD: it follows at once, and the connection is finished: destroy it.
+ * UD: it follows immediately, and the connection is finished: destroy it.
  * @param attr NULL: all defaults
  * @return 0; -EINVAL; -ENOTCONN: the peer has withdrawn its request
  */

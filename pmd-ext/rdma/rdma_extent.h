@@ -21,8 +21,8 @@ struct rdma_extents;
 
 /**
  * Create an allocator.
- * @param most most ranges in use at a time
- * @param spans most spans
+ * @param most maximum number of ranges in use at a time
+ * @param spans maximum number of spans
  * @return NULL: no memory
  */
 struct rdma_extents *rdma_extents_create(uint32_t most, uint32_t spans);

@@ -25,9 +25,9 @@ struct rdma_pool;
 /** Attributes of a pool. Zero selects the default, if one is given in parentheses. */
 struct rdma_pool_attr {
 	uint64_t bytes;		   /**< of all buffers; each region is rounded up to 2 MiB */
-	uint64_t region_bytes;	   /**< most bytes of a region (rdma_dev_info.max_mr_bytes) */
+	uint64_t region_bytes;	   /**< maximum bytes of a region (rdma_dev_info.max_mr_bytes) */
 	uint32_t access;	   /**< of enum rdma_access (all but relaxed ordering) */
-	uint32_t buffers_max;	   /**< most buffers in use at a time (65,536) */
+	uint32_t buffers_max;	   /**< maximum number of buffers in use at a time (65,536) */
 	enum rdma_pages_kind kind; /**< best kind of pages to try (RDMA_PAGES_HUGETLB) */
 	int16_t numa_node;	   /**< -1: the device's; -2: any */
 	uint16_t threads;	   /**< for creation (one per CPU of EAL's lcores, at most 16) */

@@ -6,8 +6,8 @@
  * @file
  * Interface between rdma.h and its providers. A provider is one const table of operations. The
  * functions of rdma.h do the checks that are common to all providers (references, ranges, names)
- * and call the table. The objects of a provider start with the base structures below. To add a
- * provider, change only meson.build of its folder.
+ * and call the table. The objects of a provider start with the base structures below. A new
+ * provider needs its own folder and one line in meson.build of this folder.
  */
 
 #include <sys/queue.h>

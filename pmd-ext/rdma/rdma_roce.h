@@ -46,10 +46,10 @@ uint16_t rdma_roce_rx(struct rdma_dev *dev, uint16_t poll_group, struct rte_mbuf
 
 /**
  * Makes a UC queue pair deliver messages *by reference* (rdma_qp_attr.reference): the payload is
- * not copied, it stays in the mbufs in which the port received it. The ICRC, the PSNs and the
+ * not copied, but stays in the mbufs in which the port received it. The ICRC, the PSNs and the
  * source of the packets are checked as for other queue pairs. A message of which a packet was lost
  * is not delivered, and its mbufs are freed. No receives can be posted, and no completions are
- * made.
+ * generated.
  *
  * SEND and RDMA WRITE, each with or without immediate, are accepted. The address of a WRITE is not
  * dereferenced. It is only reported to the application, as chosen by the peer: the key must be
@@ -66,7 +66,7 @@ struct rdma_roce_reference {
 	uint64_t base;
 	uint64_t length; /**< 0: no WRITE is accepted */
 	uint32_t rkey;
-	uint32_t max_bytes; /**< most bytes of a message, up to RDMA_ROCE_MESSAGE_MAX */
+	uint32_t max_bytes; /**< maximum bytes of a message, up to RDMA_ROCE_MESSAGE_MAX */
 	/** Number of the queue pair, for peers that are configured by hand; 0: any. It must be free
 	 * and below the size of the table of queue pairs (`qps=`). Queue pairs without a fixed
 	 * number occupy random entries of the table: create this one before them. */
@@ -79,7 +79,7 @@ struct rdma_roce_reference {
 	bool receive_only;
 };
 
-#define RDMA_ROCE_MESSAGE_MAX (80 * 1024) /**< most bytes of a message by reference */
+#define RDMA_ROCE_MESSAGE_MAX (80 * 1024) /**< maximum bytes of a message by reference */
 
 /** A received message. */
 struct rdma_roce_message {
@@ -108,12 +108,14 @@ struct rdma_roce_message {
 uint16_t rdma_roce_poll_messages(
 	struct rdma_dev *dev, uint16_t poll_group, struct rdma_roce_message *message, uint16_t n);
 
-/** What a UC queue pair has lost, see rdma_roce_uc_info_get(). Counters are never reset. */
+/** Losses of a UC queue pair, see rdma_roce_uc_info_get(). Counters are never reset. */
 struct rdma_roce_uc_info {
 	uint64_t messages; /**< delivered, or completed */
 	uint64_t gaps;	   /**< packets with a later PSN than the expected one */
-	/** packets that the gaps lack: sum of the PSN differences. A PSN far behind, as after a
-	 * restart of the peer, adds none */
+	/**
+	 * packets missing in the gaps: sum of the PSN differences. A PSN far behind, as after a
+	 * restart of the peer, adds none
+	 */
 	uint64_t lost;
 	uint64_t dropped;    /**< packets that arrived, of messages that were not delivered */
 	uint64_t duplicates; /**< packets with a PSN up to 65,536 earlier */

@@ -74,8 +74,10 @@ struct rdma_stream_proof {
 	int (*mac)(void *arg, uint64_t identity, unsigned int key, const void *message,
 		uint32_t length, uint8_t mac[RDMA_STREAM_MAC_BYTES]);
 	void *arg;
-	/** Keys of an identity that a sender accepts, so that keys can be replaced one after the
-	 *  other (1). The card is signed with the key of the member's proof. */
+	/**
+	 * Number of keys of an identity that a sender accepts, so that keys can be replaced one
+	 * after another (1). The card is signed with the key of the member's proof.
+	 */
 	unsigned int keys;
 };
 
@@ -102,7 +104,7 @@ struct rdma_stream_sender_attr {
 	uint32_t silence_ms;
 	uint32_t gather_us; /**< NACK: time in which requests are collected (100) */
 	uint64_t first;	    /**< number of the first packet (0) */
-	/** NULL: members prove nothing, for trusted links only */
+	/** NULL: members are not authenticated, for trusted links only */
 	const struct rdma_stream_proof *proof;
 };
 
@@ -114,7 +116,7 @@ struct rdma_stream_sender_info {
 	uint16_t members; /**< that have accepted the card and take part */
 	uint64_t joined, left;
 	uint64_t removed_silent; /**< members removed because they were silent */
-	uint64_t removed_wrong;	 /**< members removed because of an impossible tail or message */
+	uint64_t removed_wrong;	 /**< members removed because of an invalid tail or message */
 	uint64_t refused_proof;	 /**< requests to join with a wrong proof */
 	/** other requests refused: malformed, too many members, or a card that a member refused */
 	uint64_t refused;
@@ -145,7 +147,7 @@ uint32_t rdma_stream_slots(uint32_t rate_mbps, uint32_t payload_max, uint32_t la
 struct rdma_stream_sender *rdma_stream_sender_create(const struct rdma_stream_sender_attr *attr);
 
 /**
- * Destroy a sender. *Control.* Members learn of it from their connections.
+ * Destroy a sender. *Control.* Members detect this by their connections.
  * @return 0; -EBUSY: the port still holds frames of the ring. Keep polling and try again.
  */
 int rdma_stream_sender_destroy(struct rdma_stream_sender *s);
@@ -178,9 +180,9 @@ void rdma_stream_end(struct rdma_stream_sender *s);
 
 /**
  * After rdma_stream_end(): return true if every member has all packets (*overwrite*: if all packets
- * are sent). Only present members count, so the result is also true if there is none. Whether
- * members were removed without all packets is in rdma_stream_sender_info: `removed_silent` and
- * `removed_wrong`. A removed member that joins again counts once more as `joined`.
+ * are sent). Only present members count, so the result is also true if there is none.
+ * rdma_stream_sender_info.removed_silent and .removed_wrong show whether members without all
+ * packets were removed. A removed member that joins again counts once more as `joined`.
  */
 bool rdma_stream_sender_done(const struct rdma_stream_sender *s);
 
@@ -216,7 +218,7 @@ struct rdma_stream_receiver_attr {
 	uint32_t repair_buffers; /**< for packets that are READ (1,024) */
 	uint16_t reads;		 /**< connections for READ (4), at most RDMA_STREAM_CONNS_MAX */
 	uint16_t reads_max;	 /**< READs in flight on each of them (4) */
-	uint16_t range_max;	 /**< most slots of one READ, at most RDMA_SGE_MAX (8) */
+	uint16_t range_max;	 /**< maximum slots of one READ, up to RDMA_SGE_MAX (8) */
 	uint32_t quiet_us;	 /**< time without a packet after which the head is READ (200) */
 	uint32_t nack_gather_us; /**< NACK: time in which gaps are collected (100) */
 	uint32_t nack_again_us;	 /**< NACK: after this time a packet is requested again (5,000) */
@@ -249,12 +251,12 @@ struct rdma_stream_receiver_info {
 	uint64_t received; /**< packets from the group */
 	uint64_t repaired; /**< packets by READ */
 	uint64_t duplicate;
-	uint64_t stale;	      /**< from the group, behind the window or of another run */
-	uint64_t foreign;     /**< from the group, not from the sender or impossible */
+	uint64_t stale;	      /**< from the group, before the window or from another run */
+	uint64_t foreign;     /**< from the group, but not from the sender, or invalid */
 	uint64_t wrong_crc;   /**< slots READ with a wrong CRC-32C: being written, or damaged */
 	uint64_t not_written; /**< slots READ that did not have the packet yet */
 	uint64_t lost;	      /**< lost for good */
-	uint64_t reads;	      /**< READs of slots, whatever their range */
+	uint64_t reads;	      /**< READs of slots, each with any number of slots */
 	uint64_t read_errors; /**< READs that failed with their connection */
 	uint64_t head_reads;
 	uint64_t nacks;	  /**< NACK: packets requested */

@@ -75,7 +75,7 @@ stream_entry(const struct stream_window *w, uint64_t sequence)
 	return &w->entries[sequence & (w->size - 1)];
 }
 
-/** A packet is here. */
+/** A packet has arrived. */
 static inline void
 stream_entry_fill(struct stream_entry *e, uint32_t buffer)
 {
@@ -120,7 +120,7 @@ uint16_t stream_window_take(struct stream_window *w, uint16_t most, uint64_t *fi
 /** Packets that were requested, but not received, are taken again. @param wait TSC cycles */
 void stream_window_again(struct stream_window *w, uint64_t first, uint64_t end, uint64_t wait);
 
-/** Search for missing packets that are in no range any more. */
+/** Search for missing packets that are no longer in a range. */
 void stream_window_rescan(struct stream_window *w);
 
 #endif

@@ -5,8 +5,8 @@
  *
  * DPDK registers small blocks that share pages. CUDA locks whole pages and refuses to register a
  * page twice. CUDA is therefore given disjoint ranges of pages, each with a count of its blocks,
- * kept in one ordered tree per process. A range is registered for all GPUs (PORTABLE), whichever
- * device requested it.
+ * kept in one ordered tree per process. A range is registered for all GPUs (PORTABLE), regardless
+ * of the device that requested it.
  */
 #ifndef HOST_PAGES_H
 #define HOST_PAGES_H

@@ -5,7 +5,7 @@
  *
  * Private memory has two addresses at a constant offset: the device address, which the CPU cannot
  * access, and a view for code that emulates the GPU. A program that accesses device memory from the
- * CPU crashes at once. Any thread.
+ * CPU crashes immediately. Any thread.
  */
 #ifndef HOST_MEMORY_H
 #define HOST_MEMORY_H

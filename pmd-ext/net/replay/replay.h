@@ -93,8 +93,8 @@ struct replay_devargs {
 };
 
 /*
- * One packet of the capture. It has a cache line of its own: the thread that frees the packet
- * writes its reference count while the lcore of another queue reads the adjacent packet.
+ * One packet of the capture. It occupies a whole cache line, because the thread that frees the
+ * packet writes its reference count while the lcore of another queue reads the adjacent packet.
  */
 struct replay_packet {
 	/* The driver holds one reference for as long as the port exists. The count of an idle

@@ -41,7 +41,7 @@ int endpoint_connect(
 	struct endpoint *e, const struct sockaddr_storage *peer, const struct rdma_conn_attr *attr);
 
 /**
- * Listen, and print that to stderr: scripts wait for the message before they start a client.
+ * Listen, and print a message to stderr. Scripts wait for this message before they start a client.
  * @return the listener, for rdma_conn_destroy(); NULL with rte_errno, printed to stderr
  */
 struct rdma_conn *endpoint_listen(

@@ -4,8 +4,7 @@
 
 /**
  * @file
- * A mode: the program of librdmacm or perftest that this program is the peer of, or a program of
- * its own.
+ * A mode: the peer of a program of librdmacm or perftest, or a separate program.
  */
 
 #include "options.h"
@@ -14,7 +13,7 @@
 
 struct mode {
 	const char *name;
-	const char *summary; /**< for --help: the program that it is the peer of */
+	const char *summary; /**< for --help: the program whose peer the mode is */
 	const char *purpose; /**< of a mode that is the peer of no other program; else NULL */
 	/** Parse the options; argv[0] is the mode. Called once, before EAL. */
 	enum options_result (*parse)(int argc, char **argv, struct target *target);

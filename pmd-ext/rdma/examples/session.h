@@ -26,7 +26,9 @@ struct session {
 	bool sleepy;	   /**< sleep when idle: trades latency for CPU time of other processes */
 	uint32_t wait_ms;  /**< time to retry while there is no listener */
 	bool removed;	   /**< the device was removed */
-	/** A mode without endpoints takes the events of connections. @return it was its own */
+	/**
+	 * For a mode without endpoints: handles events of connections. @return true: it was handled
+	 */
 	bool (*on_event)(void *arg, const struct rdma_event *event);
 	void *on_event_arg;
 };

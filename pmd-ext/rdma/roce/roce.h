@@ -153,8 +153,9 @@ struct roce_dev {
 	uint16_t port;
 	uint16_t queue; /**< first RX and TX queue */
 	uint16_t nb_poll_groups;
-	uint16_t mtu;	   /**< largest path MTU */
-	uint16_t max_sge;  /**< most entries of a list, limited by the segments of a port's frame */
+	uint16_t mtu; /**< largest path MTU */
+	/** maximum entries of a list, limited by the segments of a port's frame */
+	uint16_t max_sge;
 	uint16_t vlan_tci; /**< CPU byte order; 0: no tag */
 	bool no_poll;	   /**< packets arrive through rdma_roce_rx() only */
 	bool handover;	   /**< only poll group 0 polls the port */

@@ -18,8 +18,8 @@
 #include "../rdma_provider.h"
 
 /*
- * Most bytes of a region (3.5 GiB), because writes to larger regions are slower. On mlx5 with 4 KiB
- * pages and 100 GbE: 6.0 GB/s to a region of more than 4 GiB, 9.3 GB/s to slices of 3.5 GiB
+ * Maximum bytes of a region (3.5 GiB), because writes to larger regions are slower. On mlx5 with 4
+ * KiB pages and 100 GbE: 6.0 GB/s to a region of more than 4 GiB, 9.3 GB/s to slices of 3.5 GiB
  * (LMCache, pull request 4432).
  */
 #define VERBS_MR_BYTES_MAX (UINT64_C(7) << 29)
@@ -146,7 +146,7 @@ struct verbs_conn {
 	bool disconnecting;    /**< verbs_conn_disconnect() was called */
 	bool tell_established; /**< UD: accepted, RDMA_EVENT_ESTABLISHED not yet reported */
 	uint64_t deadline;     /**< TSC; for the states before RDMA_EVENT_ESTABLISHED */
-	uint8_t rd_atom;       /**< request: most READs and atomics the peer will start */
+	uint8_t rd_atom;       /**< request: maximum READs and atomics the peer will start */
 	uint8_t responder_rd_atom;
 	uint32_t remote_qpn; /**< RC, UC */
 	uint16_t private_len;

@@ -5,8 +5,8 @@
 /**
  * @file
  * Files of a directory, made from the packets of a stream. A file has the name .NAME.part until it
- * is complete, has the right CRC-32C, and is durable. It then replaces a regular file of its name,
- * and nothing else.
+ * is complete, has the right CRC-32C, and is durable. It then replaces a regular file of the same
+ * name, but no other kind of object.
  */
 
 #include <limits.h>
@@ -21,8 +21,8 @@ struct incoming {
 	uint64_t bytes; /**< of all files so far */
 	bool done;	/**< all files of the sender are complete */
 	bool begun;	/**< a packet has arrived */
-	uint64_t run;	/**< of the sender; it has another one when it was started again */
-	uint64_t lost;	/**< packets of the run; the rest of it is of no use */
+	uint64_t run;	/**< of the sender; differs after a restart of the sender */
+	uint64_t lost;	/**< lost packets of the run; the rest of the run is then useless */
 	char name[NAME_MAX + 1];
 	uint64_t size;	  /**< of the incomplete file */
 	uint64_t written; /**< of it */
@@ -34,9 +34,9 @@ struct incoming {
 int incoming_open(struct incoming *in, const char *directory);
 
 /**
- * Look at a packet's place in the stream, before incoming_take(). A new run begins again with the
- * first file. Packets after a loss are skipped: it may be that of a sender that was started again,
- * whose new run then follows. incoming_lost() decides.
+ * Examine a packet's position in the stream, before incoming_take(). A new run begins again with
+ * the first file. Packets after a loss are skipped: if the sender was restarted, its new run
+ * follows. incoming_lost() decides.
  * @param lost packets before this one that are lost for good
  * @return 1: take it; 0: skip it; -ESTALE: it is not the first one of the run; `message` is set
  */
@@ -51,8 +51,8 @@ int incoming_lost(struct incoming *in, uint64_t run);
 
 /**
  * Take a packet.
- * @return 0; -EPROTO: the packet is not the next one; -EILSEQ: wrong CRC; -EEXIST: there is
- *   something else of this name; -errno; `message` is set
+ * @return 0; -EPROTO: the packet is not the next one; -EILSEQ: wrong CRC; -EEXIST: another kind of
+ *   object has this name; -errno; `message` is set
  */
 int incoming_take(struct incoming *in, const uint8_t *packet, size_t length);
 

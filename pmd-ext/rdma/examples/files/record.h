@@ -4,7 +4,7 @@
 
 /**
  * @file
- * What the packets of a stream of files contain: a header, and then a name or data. A file is a
+ * Contents of the packets of a stream of files: a header, and then a name or data. A file is a
  * RECORD_BEGIN with its name, RECORD_DATA in order, and a RECORD_END. RECORD_DONE follows the last
  * file. A stream that ends without it is not complete.
  */

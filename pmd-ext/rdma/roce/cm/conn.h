@@ -25,7 +25,7 @@ enum roce_conn_state {
 	ROCE_CONN_TIMEWAIT,
 	ROCE_CONN_SIDR_SENT,	 /**< active */
 	ROCE_CONN_SIDR_RECEIVED, /**< passive: waiting for the application to accept or reject */
-	/** either side; the passive side answers duplicates for a while */
+	/** either side; the passive side answers duplicates for some time */
 	ROCE_CONN_SIDR_DONE,
 	ROCE_CONN_MEMBER, /**< of a multicast group */
 	ROCE_CONN_CLOSED, /**< only the application's handle is left */
@@ -110,7 +110,7 @@ struct roce_cm_packet {
 
 /**
  * @return NULL with rte_errno ENOMEM: no memory, or the device's limit is reached (counted);
- *   ENODEV: the port is gone
+ *   ENODEV: the port was removed
  */
 struct roce_conn *roce_conn_new(struct roce_control *c);
 
@@ -223,7 +223,7 @@ struct roce_conn *roce_passive_listener(struct roce_control *c, uint64_t service
 void roce_end_rej(struct roce_control *c, const struct roce_cm_packet *packet);
 void roce_end_dreq(struct roce_control *c, const struct roce_cm_packet *packet);
 void roce_end_drep(struct roce_control *c, const struct roce_cm_packet *packet);
-/** The peer is gone or has restarted: proceed as after its DREQ. */
+/** The peer does not respond or has restarted: proceed as after its DREQ. */
 void roce_end_lost(struct roce_conn *conn, int status, const char *why);
 /** The peer did not reply in time. */
 void roce_end_timeout(struct roce_conn *conn);

@@ -16,15 +16,15 @@
 /** Messages of at least this many bytes are written with non-temporal stores. */
 #define ROCE_STREAM_MIN 32768
 /**
- * Shorter messages of at least this many bytes are, too, if they go one after the other through
- * more memory than the following: then a line is never still in the lcore's cache when its turn
- * comes again. Measured with messages of 4 KiB: no difference up to 64 KiB of memory, 15 % from 1
- * MiB on, 45 % in 400 MB.
+ * Shorter messages of at least this many bytes are also written in this way if consecutive messages
+ * go through more memory than ROCE_STREAM_TURN. A line is then no longer in the lcore's cache when
+ * it is written again. Measured with messages of 4 KiB: no difference up to 64 KiB of memory, 15 %
+ * from 1 MiB on, 45 % in 400 MB.
  */
 #define ROCE_STREAM_PART 1024
 #define ROCE_STREAM_TURN (1024 * 1024)
 
-/** The memory that the messages of a queue pair go through, in rising order, again and again. */
+/** The memory that the messages of a queue pair go through repeatedly, in ascending order. */
 struct roce_turn {
 	uint64_t address; /**< of the latest message */
 	uint64_t bytes;	  /**< of the messages of this turn */

@@ -15,7 +15,7 @@
 
 struct roce_cq {
 	struct rdma_cq base;
-	uint32_t size;	     /**< most entries in the ring */
+	uint32_t size;	     /**< maximum entries in the ring */
 	uint32_t mask;	     /**< the ring's length, size rounded up to a power of two, less one */
 	uint32_t head, tail; /**< next to fill, next to read; not wrapped to the ring's length */
 	struct rdma_wc ring[];

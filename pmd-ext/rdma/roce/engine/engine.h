@@ -22,11 +22,11 @@
 #define ROCE_BURST	32  /* packets received at once */
 #define ROCE_TX_PENDING 128 /* packets built and not yet accepted by the port */
 /*
- * A port that accepts no packet for this time will send none: its peer is gone, or its link is down
- * without an event. Pending packets would refer to their memory for ever.
+ * A port that accepts no packet for this time will send none: its peer has exited, or its link is
+ * down without an event. Pending packets would refer to their memory forever.
  */
 #define ROCE_TX_STALL_MS 1000
-#define ROCE_QUANTUM	 16 /* most packets of one queue pair before the next one is served */
+#define ROCE_QUANTUM	 16 /* maximum packets of one queue pair before the next one is served */
 #define ROCE_SPARE_MBUFS 256
 #define ROCE_SPARE_AHEAD 12   /* an mbuf is prefetched this many mbufs, or four packets, ahead */
 #define ROCE_RING_SLOTS	 1024 /* of each ring between lcores */

@@ -62,7 +62,7 @@ struct roce_frame {
 	uint8_t header[RTE_ALIGN_CEIL(ROCE_HEADER_MAX, RTE_CACHE_LINE_SIZE)] __rte_cache_aligned;
 };
 
-/** Most mbufs of a frame. */
+/** Maximum mbufs of a frame. */
 #define ROCE_FRAME_SEGMENTS (RDMA_SGE_MAX + 2)
 
 /**

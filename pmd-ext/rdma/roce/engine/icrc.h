@@ -15,7 +15,7 @@
 /** Bytes of ones before the packet. */
 #define ROCE_ICRC_ONES 8
 
-/** Most bytes of headers, from IP to the last extended header. */
+/** Maximum bytes of headers, from IP to the last extended header. */
 #define ROCE_ICRC_HEADERS_MAX (40 + 8 + 12 + 28)
 
 /**

@@ -23,7 +23,7 @@ struct roce_mr_poll_group {
 	/** Counts the mbufs that point into the region, plus the stock, plus one. 16 bits suffice:
 	 *  a poll group has fewer mbufs. Any lcore that frees such an mbuf writes here. */
 	struct rte_mbuf_ext_shared_info info;
-	/* Written by the poll group only, therefore on a cache line of its own. */
+	/* Written by the poll group only, therefore on a separate cache line. */
 	uint32_t refs __rte_cache_aligned; /**< list entries of posted requests */
 	uint32_t stock;			   /**< references taken and not yet used by an mbuf */
 } __rte_cache_aligned;

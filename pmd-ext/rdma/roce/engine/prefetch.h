@@ -4,17 +4,17 @@
 
 /**
  * @file
- * The choice of a poll group to prefetch payloads whose CRC it checks, or not to.
+ * The decision of a poll group whether to prefetch payloads whose CRC it checks.
  *
- * It depends on the CPU and on where the port writes packets. With payloads in the L3 cache of a
- * Zen 4, prefetches cost a fifth of the packet rate, because its hardware prefetchers are faster;
- * with payloads in the DRAM of a Xeon (Emerald Rapids) they add a fifth (test/bench/results). So a
- * poll group tries both, and repeats it from time to time, because the place of payloads may
- * change.
+ * The better choice depends on the CPU and on where the port writes packets. With payloads in the
+ * L3 cache of a Zen 4, prefetches cost a fifth of the packet rate, because its hardware prefetchers
+ * are faster; with payloads in the DRAM of a Xeon (Emerald Rapids) they add a fifth
+ * (test/bench/results). Therefore a poll group tries both, and repeats this from time to time,
+ * because the location of payloads may change.
  *
  * Only bursts with ROCE_PREFETCH_MIN bytes count, and only if the CRC of all their packets was
- * checked. The least cycles a byte of each way are compared: interrupts and other programs only add
- * cycles.
+ * checked. The minimum cycles per byte with and without prefetches are compared, because interrupts
+ * and other programs only add cycles.
  */
 
 #include <stdbool.h>

@@ -19,10 +19,10 @@
 #include "rdma_roce.h"
 
 /**
- * PSN window: most unacknowledged packets of a queue pair, and its lower limit after losses. The
+ * PSN window: maximum unacknowledged packets of a queue pair, and its lower limit after losses. The
  * window is also limited in bytes. When frames are passed by reference, the payload is then still
- * in a cache when the peer's lcore reads it. 512 KiB suffice for 100 Gb/s with a round trip of
- * 40 us.
+ * in a cache when the peer's lcore reads it. 512 KiB suffice for 100 Gb/s with a round trip of 40
+ * us.
  */
 #define ROCE_WINDOW	  256
 #define ROCE_WINDOW_BYTES (512 * 1024)
@@ -132,7 +132,7 @@ struct roce_requester {
 	uint32_t window;     /**< packets; losses shrink it, because go-back-N resends all of it */
 	uint32_t unasked;    /**< packets since the last AckReq */
 	uint32_t rd_out;     /**< READs and atomics from una to current */
-	uint32_t rnr_cap;    /**< most messages in flight after an RNR NAK; 0: no limit */
+	uint32_t rnr_cap;    /**< maximum messages in flight after an RNR NAK; 0: no limit */
 	uint32_t rnr_good;   /**< messages acknowledged at this limit */
 	uint8_t rnr_backoff; /**< number of times that the RNR timer is doubled */
 	uint8_t wait;	     /**< enum roce_wait */

@@ -84,7 +84,7 @@ struct roce_atomicack {
 } __rte_packed;
 static_assert(sizeof(struct roce_atomicack) == 8, "IBTA 9.5.3");
 
-#define ROCE_EXT_MAX	28 /* most bytes of extended headers: those of an atomic request */
+#define ROCE_EXT_MAX	28 /* maximum bytes of extended headers: those of an atomic request */
 #define ROCE_UDP_BYTES	8
 #define ROCE_L2L4_MAX	(14 + 4 + 40 + ROCE_UDP_BYTES) /* Ethernet, VLAN, IPv6, UDP */
 #define ROCE_HEADER_MAX (ROCE_L2L4_MAX + (unsigned int)sizeof(struct roce_bth) + ROCE_EXT_MAX)

@@ -30,7 +30,8 @@ void roce_sibling_join(struct roce_dev *dev);
 void roce_sibling_leave(struct roce_dev *dev);
 
 /**
- * Forward a frame received from the port to the device that it is for. *The poll group's lcore.*
+ * Forward a frame received from the port to the device to which it is addressed. *The poll group's
+ * lcore.*
  * @param kind ROCE_PACKET_DATA or ROCE_PACKET_CONTROL; pkt as set by roce_packet_parse()
  */
 enum roce_given roce_sibling_give(
