@@ -66,8 +66,8 @@ struct service {
 	struct report report;
 	int failed;		   /**< negative errno, if the run failed */
 	struct watchdog *watchdog; /**< NULL: no service manager */
-	int told;	  /**< the run's state that the service manager was told; -1: none */
-	char *summary;	  /**< of a run that has ended, to be printed; NULL: none */
+	int told;      /**< last state of the run that was sent to the service manager; -1: none */
+	char *summary; /**< of a run that has ended, to be printed; NULL: none */
 	const char *rest; /**< the part of `summary` that is not printed yet */
 };
 
@@ -295,7 +295,7 @@ serve(void *arg)
 		report_progress(&s->report, s->run, stderr);
 		sources_log(s->pipeline->sources, s->pipeline->source_watch, false);
 		if (number != 0 && !stopping) {
-			/* first of all, because a client may be requesting the next run */
+			/* first, because a client may be requesting the next run */
 			run_close(s->run);
 			LOG(INFO, "stopping on signal: %s\n", strsignal(number));
 			/* if the run could not be stopped in time, try again */
@@ -310,7 +310,7 @@ serve(void *arg)
 		nanosleep(&tick, NULL);
 	}
 	print_summary(s);
-	run_close(s->run); /* no other run may begin, whatever the reason for the end */
+	run_close(s->run); /* no other run may begin, for any reason of the end */
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
 		__atomic_store_n(&s->pipeline->rx[i]->stop, true, __ATOMIC_RELEASE);
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)

@@ -53,7 +53,7 @@ make_shells(const struct peak_settings *s, struct gk_peak_params *p, const struc
 	return NULL;
 }
 
-/** Check what needs a geometry. */
+/** Check the settings that need a geometry. */
 static void
 check_geometry(const struct peak_settings *s, struct gk_peak_params *p, struct config *c,
 	const struct geometry_settings *settings, const struct detector *detector)

@@ -300,7 +300,10 @@ print_extras(const struct run_status *status, FILE *out)
 		fprintf(out, "  %s\n", status->preview);
 }
 
-/** Print how often a byte of the pixels of images was copied on the way from the gangs. */
+/**
+ * Print the number of times that a byte of the pixels of images was copied after the gangs wrote
+ * it.
+ */
 static void
 print_copies(const struct run_writer *writer, FILE *out)
 {

@@ -241,8 +241,8 @@ is_assignment(const char *part)
 }
 
 /**
- * Take the next assignment off the list. What follows a comma and has no `=` is part of the value,
- * which may be a list: peaks.shells=50,10,4.
+ * Remove the next assignment from the list. Text that follows a comma and has no `=` is part of the
+ * value, which may be a list: peaks.shells=50,10,4.
  */
 static char *
 next_assignment(char **list)
@@ -463,7 +463,7 @@ check_place(struct run *r)
 	return 0;
 }
 
-/** Return how often the detector has ended its multicast streams. */
+/** Return the number of times that the detector has ended its multicast streams. */
 static uint64_t
 count_stream_ends(const struct run *r)
 {
@@ -604,7 +604,7 @@ detector_packets(const uint64_t counters[])
 
 /**
  * Count packets of the detector's format that the run could have used: not those that came before
- * or after it, are of another receiver, or had no time to be placed.
+ * or after it, belong to another receiver, or had no time to be placed.
  */
 static uint64_t
 usable_packets(const struct ledger *l)
@@ -930,8 +930,8 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 }
 
 /**
- * Return for how long no packet has arrived, in TSC cycles. Time in which an RX role did not poll
- * does not count, because packets may have arrived meanwhile: before the lcores run, while the
+ * Return the time since the last packet arrived, in TSC cycles. Time in which an RX role did not
+ * poll does not count, because packets may have arrived meanwhile: before the lcores run, while the
  * process is stopped (SIGSTOP), or while the CPU has other work.
  */
 static uint64_t
@@ -1200,7 +1200,7 @@ run_get_status(struct run *r, struct run_status *status)
 	status->runs = r->runs;
 	snprintf(status->message, sizeof(status->message), "%s", r->message);
 	if (r->state != RUN_IDLE) {
-		/* not the numbers of the last run under the name of the next one */
+		/* do not show the numbers of the last run under the name of the next one */
 		memset(&status->ledger, 0, sizeof(status->ledger));
 		ledger_since(&status->ledger, &(struct ledger){0});
 		memset(status->warnings, 0, sizeof(status->warnings));

@@ -86,7 +86,10 @@ run_ledger_read(const struct run_ledger *a, const struct batch_writer *writer, s
 		ledger_resume(l, &a->resumed, builder_stats(a->pipeline->builder).first_frame);
 }
 
-/* Write the ledger of the receiver that died. Without it the account of its files is incomplete. */
+/*
+ * Write the ledger of the receiver that died. Without it, the frames of its files are not accounted
+ * for completely.
+ */
 static void
 write_of_dead(const struct ledger_kept *dead, const struct ledger *l)
 {

@@ -214,7 +214,7 @@ run_notes_frames(
 }
 
 /**
- * Return the reason why rows were not written. The error of a file is gone once another file is
+ * Return the reason why rows were not written. The error of a file is lost once another file is
  * open.
  */
 static const char *

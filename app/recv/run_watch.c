@@ -33,7 +33,7 @@ RTE_LOG_REGISTER(run_watch_logtype, braggline.run.watch, NOTICE);
 
 /**
  * Lines about one stream before its lines are limited to one a minute. A stream may stop and resume
- * all day.
+ * many times.
  */
 #define STREAM_LINES 10
 
@@ -402,7 +402,7 @@ check_rejects(struct run_watch *w, const struct builder_stats *stats,
 }
 
 /**
- * Report packets of the detector's length to ports near those of the streams, however few they are:
+ * Report packets of the detector's length to ports near those of the streams, even if they are few:
  * the last module of a large detector sends a small share of all packets.
  */
 static void
@@ -483,7 +483,7 @@ check_first_frame(struct run_watch *w, const struct run_packets *all, bool now)
 	char *text = w->finding[RUN_WATCH_DROPS];
 	struct run_drops_view view = {.detector = &w->pipeline->settings->detector};
 
-	/* the detector may still be before it */
+	/* the detector may not have reached it yet */
 	if (!now || all->early == 0)
 		return;
 	snprintf(text, sizeof(w->finding[0]),
@@ -685,7 +685,7 @@ is_pending(const struct run_watch *w, uint32_t stream)
 	return false;
 }
 
-/** What a stream sends while it is silent: "are dropped as ...". "": nothing, as far as known. */
+/** Describe the packets that a silent stream sends: "are dropped as ...". "": none are known. */
 static void
 explain_silence(const struct run_watch *w, const struct builder_stats *stats, uint32_t s,
 	const struct run_packets *total, char *text, size_t size)

@@ -248,7 +248,7 @@ begin_sync(struct async_writer *s)
 	int ret;
 
 	s->sync_covers = s->written;
-	/* the sync may cover some of the later bytes too; the next sync then comes early */
+	/* the sync may cover some of the later bytes too; the next sync then starts early */
 	s->since = s->since_next;
 	if (!is_at_work(s))
 		s->moved = s->now;

@@ -78,12 +78,12 @@ struct batch_builder {
 static const unsigned int image_columns[] = {IMAGES_ROW_PTR, IMAGES_COL, IMAGES_VALUE, IMAGES_RAW};
 #define NB_IMAGE_COLUMNS (sizeof(image_columns) / sizeof(image_columns[0]))
 
-#define ROW_PARTS 3 /* most parts of a row: those of CSR data */
+#define ROW_PARTS 3 /* maximum parts of a row: those of CSR data */
 
 /* Bytes of a peak in the lists */
 #define PEAK_BYTES (5 * sizeof(float) + sizeof(uint32_t) + sizeof(uint16_t))
 
-/* What a row of `images` adds to the lists. */
+/* Items that a row of `images` adds to the lists. */
 struct image_row {
 	const uint8_t *output;
 	uint32_t kind;
@@ -166,7 +166,7 @@ front_of(const struct table *t, unsigned int column)
 	return &t->front[t->set->data[column] - t->set->region];
 }
 
-/* Let parts be in front of the columns that can be long. @param parts  of a column */
+/* Allow parts in front of the columns that can be long. @param parts  of a column */
 static int
 fronts_init(struct table *t, uint32_t parts)
 {
@@ -433,7 +433,7 @@ images_lead(struct batch_builder *b, const struct frame_record *rec)
 	t->lead = t->set->data[main_column(b, rec->kind)] - t->set->region;
 }
 
-/* Let the images of a batch be copied to where the batch is to be. */
+/* Ask the owner for memory to which the images of the batch are copied. */
 static void
 images_place(struct batch_builder *b)
 {
@@ -763,11 +763,11 @@ refer(struct batch_builder *b, const struct frame_record *rec, const struct imag
 	front_add(&t->front[t->lead], bytes, size, crc);
 }
 
-/* Where the bytes of a row of images are when it is added. */
+/* Location of the bytes of a row of images when it is added. */
 enum row_bytes {
 	ROW_COPIED,   /* in regions */
 	ROW_PLACED,   /* in memory of batch_place */
-	ROW_REFERRED, /* in the output slot, which stays as it is until the batch is emitted */
+	ROW_REFERRED, /* in the output slot, which stays unchanged until the batch is emitted */
 };
 
 /*

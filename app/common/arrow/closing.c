@@ -29,7 +29,7 @@ run_thread(void *arg)
 void
 arrow_closing_begin(struct arrow_closing *c, struct arrow_closing *next, void (*enter)(void))
 {
-	/* The last file has the thread, so that joining another one does not wait for it. */
+	/* The last file owns the thread, so that joining another file does not wait for it. */
 	struct arrow_closing *last = next != NULL ? next : c;
 
 	c->next = next;

@@ -502,7 +502,7 @@ read_footer(const struct arrow_reader *r, struct footer *f)
 	memcpy(&len, r->data + r->size - tail, sizeof(len));
 	if (len > r->size - r->begin - ARROW_PREFIX - tail)
 		return false;
-	/* an entry has 24 bytes, and stands for two blocks or more; so does one of damage */
+	/* an entry has 24 bytes and represents two blocks or more; so does an entry of damage */
 	if (r->window != NULL && len > FOOTER_MORE + 2 * r->begin + r->size / 64)
 		return false;
 	load_and_keep(r, r->size - tail - len - ARROW_PREFIX, ARROW_PREFIX + len + tail);

@@ -179,7 +179,7 @@ config_source_set(struct config_source *source, const char *assignment)
 	return 0;
 }
 
-/** Log each line with the prefix, so that it can be found by it. */
+/** Log each line with the prefix, so that a search for the prefix finds it. */
 static void
 log_lines(const char *text)
 {

@@ -121,7 +121,7 @@ read_line(struct reading *r, char *text, int *error)
 		r->unnamed = text[0] == '\0' || strlen(text) >= sizeof(r->section);
 		if (r->unnamed)
 			return alone ? "a section name must have 1 to 63 characters" : not_alone;
-		/* also of a wrong line: its keys follow, and are no mistake */
+		/* also for a wrong line: the keys that follow are not mistakes */
 		strcpy(r->section, text);
 		*error = r->take(r->arg, r->line, r->section, "", "");
 		return alone ? NULL : not_alone;

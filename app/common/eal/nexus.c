@@ -52,7 +52,7 @@ nexus_find(struct nexus *n)
 	return -ENOENT;
 }
 
-/* Starts the process with the CPUs that it inherits from this thread for a moment. */
+/* Starts the process. This thread temporarily moves to CPUs without lcores, for it to inherit. */
 static int
 spawn(struct nexus *n)
 {
@@ -73,7 +73,7 @@ spawn(struct nexus *n)
 		return -ret;
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 	posix_spawnattr_setsigmask(&attributes, &none);
-	/* a group of its own: ^C of a terminal goes to this program, which then ends it */
+	/* a separate process group: ^C of a terminal goes to this program, which then ends it */
 	posix_spawnattr_setpgroup(&attributes, 0);
 	pthread_getaffinity_np(pthread_self(), sizeof(cpus), &cpus);
 	process_cpus_take();

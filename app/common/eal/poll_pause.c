@@ -115,8 +115,8 @@ poll_pause(struct poll_pause *p, bool busy, enum poll_expect expected)
 	if (p->idle < UINT32_MAX)
 		p->idle++;
 	/*
-	 * No sched_yield(): with Linux 6.18 the thread gives up its share of a CPU that is in
-	 * demand, and waits for milliseconds. A thread that sleeps keeps it
+	 * No sched_yield(): with Linux 6.18 the thread loses its share of a busy CPU, and waits for
+	 * milliseconds. A thread that sleeps keeps its share
 	 */
 	length = sleep_length(p, expected, now);
 	if (length > 0) {

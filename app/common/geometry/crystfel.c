@@ -182,7 +182,7 @@ is_location(const char *text)
 {
 	char *end;
 
-	/* nan and inf are no paths */
+	/* nan and inf are not paths */
 	(void)strtod(text, &end);
 	return (text[0] == '/' || isalpha((unsigned char)text[0]) || text[0] == '_') &&
 		(end == text || *end != '\0');
@@ -422,7 +422,7 @@ read_global(struct reader *r, const char *key, char *text)
 		return refuse(r, r->line, NULL,
 			"electron_voltage: expected photons; give "
 			"photon_energy or wavelength");
-	/* groups are only for refinement */
+	/* groups are used for refinement only */
 	if (strncmp(key, "rigid_group", 11) == 0 || strncmp(key, "group_", 6) == 0)
 		return 0;
 	if (!is_ignored(key))

@@ -96,7 +96,9 @@ geometry_file_write(const struct geometry *g, const char *path, char message[GEO
 
 	if (format == FORMAT_UNKNOWN)
 		return refuse_name(path, message);
-	/* first in memory: a format that cannot describe the detector leaves an old file alone */
+	/*
+	 * first in memory: if the format cannot describe the detector, an old file stays unchanged
+	 */
 	f = open_memstream(&text, &size);
 	if (f == NULL) {
 		ret = -ENOMEM;

@@ -28,7 +28,7 @@ proof_mac(void *arg, uint64_t identity, unsigned int key, const void *message, u
 {
 	const struct ingest_proof *p = arg;
 	const struct xfer_part parts[] = {{label, sizeof(label)}, {message, length}};
-	/* what the keyring does not have is a random key: it fails as a wrong key */
+	/* an identity that the keyring lacks has a random key, and fails like a wrong key */
 	const struct xfer_key *of =
 		p->ring != NULL ? xfer_keyring_find(p->ring, identity)->key : &p->key;
 

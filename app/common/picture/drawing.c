@@ -67,7 +67,7 @@ set_font(cairo_t *cr)
 {
 	cairo_font_options_t *o = cairo_font_options_create();
 
-	/* the same pixels whatever the options of the user's desktop are */
+	/* the same pixels for any options of the user's desktop */
 	cairo_font_options_set_antialias(o, CAIRO_ANTIALIAS_GRAY);
 	cairo_font_options_set_hint_style(o, CAIRO_HINT_STYLE_SLIGHT);
 	cairo_font_options_set_hint_metrics(o, CAIRO_HINT_METRICS_ON);
@@ -255,7 +255,7 @@ drawing_text(
 	free(escaped);
 }
 
-/* Write what cairo wrote, with the text in front of it. @return 0 or -errno */
+/* Write the output of cairo, with the text in front of it. @return 0 or -errno */
 static int
 write_svg(struct drawing *d, FILE *f)
 {

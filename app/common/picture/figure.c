@@ -19,7 +19,7 @@
 #define SIDE	   800 /* small images are enlarged up to this number of dots */
 #define ZOOM_MAX   16
 #define WIDE	   1.3	/* from this ratio of width to height on, images are below each other */
-#define COLUMN_MIN 34	/* least width of image and margins, for a title; font sizes */
+#define COLUMN_MIN 34	/* minimum width of image and margins, for a title; font sizes */
 #define MARK_DOTS  7	/* radius of a mark; 5 x 5 cells stay visible */
 #define CHARACTER  0.62 /* mean width, font sizes: the layout does not depend on the font */
 #define LEGEND_MAX 5

@@ -9,7 +9,7 @@
 #include "geometry/pixels.h"
 #include "picture/panels.h"
 
-#define RING_APART 50 /* least difference of radii, cells */
+#define RING_APART 50 /* minimum difference of radii, cells */
 
 /* Set how many pixels are a cell. */
 static void

@@ -104,7 +104,7 @@ arrow_damage_sequences(const struct arrow_reader *r, size_t damage, uint64_t *fi
 	if (*last <= *first)
 		return false;
 	(*last)--;
-	/* another number is that of a batch that was written over this one */
+	/* any other number belongs to a batch that was written over this one */
 	announced = d->announced ? sequence_of(&d->batch) : UINT64_MAX;
 	if (*first <= announced && announced <= *last)
 		*first = *last = announced;

@@ -193,7 +193,9 @@ arrow_quarantine_keep(const struct arrow_io_ops *io, const char *part, const str
 			return ret;
 	}
 	ret = name_quarantine(hidden, part, ".", 1);
-	/* remove an incomplete copy that a crash left: the file still has all of its bytes */
+	/*
+	 * remove an incomplete copy that a crash left behind: the file still has all of its bytes
+	 */
 	if (ret == 0)
 		ret = io->remove(hidden);
 	if (ret == 0 || ret == -ENOENT)

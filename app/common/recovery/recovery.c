@@ -149,8 +149,8 @@ unreadable_end(const struct arrow_reader *r)
 }
 
 /*
- * Find the batches of a file without a footer. An announcement may lie inside another batch, so
- * only an announcement with a valid body is a batch. All other regions are damage.
+ * Find the batches of a file without a footer. An announcement may be inside another batch, so only
+ * an announcement with a valid body is a batch. All other regions are damage.
  */
 static int
 walk_sound(struct arrow_reader *r, const bool *stop, uint64_t *looked)
@@ -290,7 +290,7 @@ arrow_recovery_frame_fault(const struct arrow_reader *r)
 /*
  * Write the footer after the kept batches and truncate the file after the footer. The bytes to be
  * truncated are first made durable in a quarantine file.
- * @param removed  the caller removes the file: leave it as it is
+ * @param removed  the caller removes the file: leave it unchanged
  * @param planned  out: a plan was written
  */
 static int

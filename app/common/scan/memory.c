@@ -14,7 +14,7 @@
 
 struct head {
 	size_t size;
-	size_t touched; /* bytes from the begin whose pages are there; `size` once it was used */
+	size_t touched; /* bytes from the beginning whose pages exist; `size` after the first use */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -70,12 +70,15 @@ advise(const void *data, size_t size)
 	const uintptr_t first = ((uintptr_t)data + HUGE - 1) / HUGE * HUGE;
 	const uintptr_t end = ((uintptr_t)data + size) / HUGE * HUGE;
 
-	/* without them, it only takes longer */
+	/* without huge pages, touching only takes longer */
 	if (end > first)
 		(void)madvise((void *)first, end - first, MADV_HUGEPAGE);
 }
 
-/* Batches of a run differ in size by little: the buffer of one shall be enough for the next one. */
+/*
+ * Batches of a run differ little in size: the buffer of one should be large enough for the next
+ * one.
+ */
 static size_t
 round_up(size_t size)
 {
@@ -134,7 +137,7 @@ keep(struct head *h)
 		if (spare[i] == NULL || spare[i]->size < spare[least]->size)
 			least = i;
 	}
-	/* the smallest one makes room */
+	/* the smallest buffer is replaced */
 	old = spare[least];
 	if ((old != NULL && old->size >= h->size) ||
 		spare_bytes - (old != NULL ? old->size : 0) + h->size > SCAN_MEMORY_SPARE_MAX) {
@@ -154,7 +157,7 @@ scan_memory_put(void *data)
 		keep(head_of(data));
 }
 
-/* Whether a buffer of this size is to be reserved, and takes the place of no other one. */
+/* Whether a buffer of this size should be reserved and replaces no other one. */
 static bool
 is_wanted(size_t size, unsigned int nb)
 {
@@ -194,7 +197,7 @@ scan_memory_touch(void)
 	volatile uint8_t *data;
 	size_t end;
 
-	/* no other thread gets it meanwhile */
+	/* no other thread can take it meanwhile */
 	pthread_mutex_lock(&lock);
 	for (unsigned int i = 0; i < SCAN_MEMORY_SPARES && h == NULL; i++) {
 		if (spare[i] == NULL || spare[i]->touched == spare[i]->size)

@@ -184,7 +184,7 @@ has_data(int fd, uint64_t end)
 	const off_t last = (off_t)(end - ARROW_BLOCK);
 	const off_t at = lseek(fd, last, SEEK_DATA);
 
-	/* a file system without holes does not tell */
+	/* a file system without holes cannot tell */
 	return at == last || (at < 0 && errno != ENXIO);
 }
 
@@ -194,7 +194,7 @@ struct range {
 };
 static_assert(sizeof(struct range) == sizeof(struct arrow_buffer), "the same numbers");
 
-/* Where the chunks of a batch are in its body, and in that of its copy. */
+/* Positions of the chunks of a batch in its body and in that of its copy. */
 struct chunks {
 	uint64_t rows;	     /* 0: there are none, or small ones */
 	unsigned int number; /* of the buffer of `data` */
@@ -327,7 +327,7 @@ read_placed(struct scan_record *r, const struct arrow_read_batch *b, struct chun
 	c->body_length = to - body + b->body_length - done;
 	if (ret == 0)
 		ret = read_body(fd, to, b->body_length - done, at + done, crc);
-	/* they may have changed meanwhile, and only the second ones are checked */
+	/* they may have changed meanwhile, and only those of the second read are checked */
 	if (ret == 0 && memcmp(body + data[-1].offset, offsets, offsets_size(c)) != 0)
 		ret = -EBADMSG;
 	return ret;

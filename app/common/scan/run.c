@@ -82,7 +82,7 @@ read_detector(struct scan_run *run, const struct scan_file *f)
 
 /*
  * Reads how many packets of a frame the readout sends. A receiver that continues a run may have
- * another readout. Older files do not say it: all packets of the raster then.
+ * another readout. Older files lack this key: the readout then sends all packets of the raster.
  */
 static int
 read_expected(const struct scan_run *run, struct scan_file *f)

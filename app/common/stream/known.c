@@ -487,7 +487,7 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 		from = interval_set_first_common(&k->file[i].have, moved);
 		if (from == UINT64_MAX)
 			continue;
-		/* a copy that was made before the truncation failed is another file */
+		/* a copy that was made before the truncation failed is a separate file */
 		ret = stream_known_alone(k, i, from, &alone, &behind);
 		if (ret == 0)
 			ret = interval_set_remove_all(&alone, moved);

@@ -104,7 +104,7 @@ stream_quota_apply(struct stream_quota *q, uint64_t bytes, uint64_t closed)
 	q->used = bytes + (q->closed - closed) + q->open;
 }
 
-/* A measurement by a thread. The side that gives it up last frees it. */
+/* A measurement by a thread. Thread and owner share it; the last one to release it frees it. */
 struct stream_quota_job {
 	enum job_state {
 		JOB_RUNNING,

@@ -254,7 +254,7 @@ read_bytes(int fd, uint64_t at, uint64_t size, uint32_t *crc)
 			at += n;
 		}
 	}
-	/* free the page cache: no other reader is expected */
+	/* drop the pages from the page cache: no other reader is expected */
 	(void)posix_fadvise(fd, begin, size, POSIX_FADV_DONTNEED);
 	free(chunk);
 	return ret;

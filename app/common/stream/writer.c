@@ -590,8 +590,8 @@ list_known(struct stream_writer *w, const char *const *path, size_t nb, struct s
 		if (ret < 0)
 			stream_writer_log(w, true, message);
 		/*
-		 * a file that is damaged, gone or of another stream has no batches here; others are
-		 * unknown
+		 * a damaged or removed file, or one of another stream, has no batches here; other
+		 * errors: unknown
 		 */
 		if (ret < 0 && ret != -EBADMSG && ret != -EXDEV && ret != -ENOENT)
 			return ret;

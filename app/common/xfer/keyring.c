@@ -49,7 +49,7 @@ end_section(struct parser *p)
 		return 0;
 	if ((p->seen & SEEN_KEY) == 0)
 		return mistake(p, "[receiver %s]: key is missing; expected key = FILE", id->name);
-	/* who only reads has no receivers */
+	/* an identity that only reads has no receivers */
 	if ((p->seen & SEEN_RECEIVER_IDS) == 0 && id->rights != XFER_RIGHT_READ)
 		return mistake(p,
 			"[receiver %s]: receiver_ids is missing; expected receiver_ids = 1,5-8",
@@ -202,7 +202,7 @@ read_receiver_ids(struct parser *p, const char *value)
 
 	do {
 		value += strspn(value, " ");
-		/* 010 is ten */
+		/* decimal, even with a leading 0 */
 		value = whole_number_read(value, 10, &first);
 		if (value == NULL)
 			goto wrong;

@@ -68,7 +68,7 @@ create_queues(struct xfer_qp *l)
 		.max_recv_wr = l->nb_receives,
 		.max_send_sge = c->sge > 0 ? c->sge : SEND_SGE,
 		.max_recv_sge = 1,
-		/* 268 ms: an lcore that shares its CPU may be delayed for longer than a network */
+		/* 268 ms: an lcore that shares its CPU may cause longer delays than a network */
 		.ack_timeout = 16,
 		.retry_count = 7,
 		.rnr_retry = 7,

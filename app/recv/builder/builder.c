@@ -254,7 +254,7 @@ begin_at(struct builder *b, uint64_t interval)
 
 /**
  * Check whether the frame can go to a gang, that is, whether the coefficients of its pedestal
- * interval are ready. If so, this interval comes into force.
+ * interval are ready. If so, this interval takes effect.
  */
 static bool
 builder_interval_enter(struct builder *b, uint64_t frame)
@@ -358,9 +358,9 @@ builder_veto_differs(const struct builder *b, uint64_t frame)
 }
 
 /**
- * Put all vetoes into force that apply from this frame on, and store the versions in the record.
- * This is done in frame order, also for frames that go to no gang, so that the result does not
- * depend on the progress of the gangs.
+ * Activate all vetoes that apply from this frame on, and store the versions in the record. This is
+ * done in frame order, also for frames that go to no gang, so that the result does not depend on
+ * the progress of the gangs.
  */
 static void
 builder_set_versions(struct builder *b, struct frame_record *r)

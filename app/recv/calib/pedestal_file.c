@@ -90,7 +90,7 @@ struct reading {
 	int bad;
 };
 
-/** Keep the value of a known key. Others, as `date`, are for people. */
+/** Keep the value of a known key. Others, such as `date`, are informative. */
 static int
 take_line(void *arg, unsigned int line, const char *section, const char *key, const char *value)
 {

@@ -301,7 +301,7 @@ check_irqbalance(struct check *c, const struct check_lcores *l)
 	}
 }
 
-/** Find the handler of an interrupt: a folder bears its name. @return false: no handler */
+/** Find the handler of an interrupt: a folder has its name. @return false: no handler */
 static bool
 find_handler(const struct check *c, const char *number, char *name, size_t size)
 {

@@ -67,7 +67,7 @@ check_find_heap(struct check_heap *heap)
 	struct rte_malloc_socket_stats stats = {0};
 
 	*heap = (struct check_heap){.huge = rte_eal_has_hugepages(), .node = rte_socket_id()};
-	/* without huge pages all memory is on node 0, on any CPU */
+	/* without huge pages, EAL reports all memory as node 0 */
 	if (!heap->huge || heap->node < 0)
 		heap->node = 0;
 	if (rte_malloc_get_socket_stats(heap->node, &stats) != 0)

@@ -14,7 +14,8 @@
 #include "xfer/auth_key.h"
 
 #define REPAIR_BUFFERS 1024 /**< default of rdma_stream_receiver_attr */
-#define BUFFER_MORE    128  /**< GRH and alignment of a receive buffer, beside the path MTU */
+/** GRH and alignment of a receive buffer, in addition to the path MTU */
+#define BUFFER_MORE 128
 
 static const char *
 print_address(uint32_t address, char text[INGEST_ADDRESS_LEN])

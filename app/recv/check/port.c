@@ -652,7 +652,7 @@ check_pools(struct check *c, const struct settings *s, const struct check_port *
 void
 check_port(struct check *c, const struct settings *s, const struct check_port *p)
 {
-	/* an adapter has no queues and pools of the receiver's */
+	/* an adapter uses neither queues nor pools of the receiver */
 	if (p->settings->adapter) {
 		check_rdma(c, s, p);
 		return;

@@ -69,7 +69,7 @@ frame_head_begun(const struct frame_table *ft)
 		highest = RTE_MAX(highest, frame_stream_begun(ft, s));
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
 		highest = RTE_MAX(highest, __atomic_load_n(&ft->rx[i].waits_for, __ATOMIC_ACQUIRE));
-	/* most streams are behind a gap: the frames before the gap have passed */
+	/* most streams are past a gap: the frames before the gap have passed */
 	return highest > b->next_close || b->gap_to > b->next_close + 1;
 }
 
@@ -135,8 +135,7 @@ hold_next(struct frame_table *ft)
 
 /**
  * Return true if the head waits for a stream. It does not if the stream requests a restart, or a
- * gap that the head lies in. If most streams request a gap that the head lies in, it waits for no
- * other streams.
+ * gap that contains the head. If most streams request such a gap, it waits for no other streams.
  */
 static bool
 is_waited_for(const struct frame_table *ft, uint32_t stream)
@@ -242,7 +241,9 @@ head_given_up(struct frame_table *ft)
 		}
 	}
 	b->behind = waited_for;
-	/* all streams were restarted, packets wait for later frames: no stream sends the rest */
+	/*
+	 * all streams were restarted, and packets wait for later frames: no stream sends the rest
+	 */
 	if (live == 0 && b->next_close + 1 >= b->gap_to && !b->draining)
 		behind = began;
 	if (!frame_head_begun(ft)) {
@@ -352,7 +353,7 @@ last_begun(const struct frame_table *ft)
 	return 0;
 }
 
-/** The head is closed: describe it and advance. @return false if it is not to be returned */
+/** The head is closed: describe it and advance. @return false: the caller does not get the frame */
 static bool
 pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames without a row: all packets that named them were dropped, as late, as outliers or refused.
- * RX roles report the frames of such packets. The builder records here which frames have a row, and
- * keeps the set of the others.
+ * Frames without a row: all packets with their numbers were dropped, as late, as outliers or
+ * refused. RX roles report the frames of such packets. The builder records here which frames have a
+ * row, and keeps the set of the others.
  */
 
 #include <inttypes.h>
@@ -44,7 +44,7 @@ frame_late_create(int socket)
 		.key_len = sizeof(uint64_t),
 		.hash_func = rte_hash_crc,
 		.socket_id = socket,
-		/* guarantees room for every entry, whatever the numbers */
+		/* guarantees room for every entry, for any numbers */
 		.extra_flag = RTE_HASH_EXTRA_FLAGS_EXT_TABLE,
 	};
 	struct frame_late *late = rte_zmalloc_socket(
@@ -144,7 +144,7 @@ frame_late_row(struct frame_table *ft, uint64_t frame)
 	ft->builder->late_frames--;
 }
 
-/** Count a frame that packets named, unless it has a row or was counted. */
+/** Count a frame whose number occurred in packets, unless it has a row or was counted. */
 static void
 add(struct frame_table *ft, uint64_t frame)
 {

@@ -28,7 +28,8 @@
  * @param vote  it counts; else it only extends the range of frames
  * @param held  packets from the lowest frame on are held: the lowest frame stays while the numbers
  *              continue, even if they go on for more than `slots`
- * @return true once `resync_packets` in a row lie within `slots` of each other
+ * @return true once the frames of `resync_packets` packets in a row are within `slots` of each
+ *   other
  */
 static bool
 agree(const struct frame_table *ft, struct frame_agreement *a, uint64_t frame, bool vote,
@@ -363,7 +364,7 @@ heard(const struct frame_table *ft, uint32_t stream)
 		frame_stream_progress(ft, stream);
 }
 
-/** Packets of a stream's last frame, 0 = not known any more. */
+/** Packets of a stream's last frame, 0 = no longer known. */
 static uint8_t
 last_packets(const struct frame_table *ft, uint32_t stream)
 {
@@ -474,8 +475,7 @@ log_absence(struct frame_table *ft, uint64_t now)
 }
 
 /**
- * Return for how long a stream has sent nothing. Only time in which its RX role has listened
- * counts.
+ * Return how long a stream has sent nothing. Only time in which its RX role has listened counts.
  */
 static uint64_t
 silence(const struct frame_table *ft, uint32_t stream)
@@ -558,7 +558,7 @@ frame_resync_listen(struct frame_table *ft)
 
 /**
  * Read the resync requests of all RX roles and their positions. A gap that the window has passed is
- * no request any more.
+ * no longer a request.
  * @param lone  also take streams that have sent fewer than `resync_packets` packets
  */
 static void

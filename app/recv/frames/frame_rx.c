@@ -13,7 +13,7 @@
 #include "frames/frame_table_private.h"
 
 #define FREE_BURST   32 /* mbufs whose cache lines are prefetched at a time */
-#define OLD_DISORDER 2	/* frames by which a stream that was not restarted may go back */
+#define OLD_DISORDER 2	/* maximum frames that a stream goes back without a restart */
 
 void
 frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
@@ -224,8 +224,8 @@ free_mbufs(struct rte_mbuf **m, uint32_t n)
 
 /**
  * Return tiles in memory: clear the frame number in their trailers. If a restarted detector sends
- * the same number again and a tile of that frame is lost, the old pixels are then not taken for it.
- * A tile that its sender has overwritten meanwhile belongs to a later frame.
+ * the same number again and a tile of that frame is lost, the old pixels do not appear as pixels of
+ * that frame. A tile that its sender has overwritten meanwhile belongs to a later frame.
  */
 static void
 clear_trailers(struct frame_table *ft, uint32_t slot, uint32_t tile, uint32_t n, uint64_t number)
@@ -362,7 +362,7 @@ expel_from_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, u
 	}
 	if (frx->use != NULL)
 		frame_use_free(&frx->use[stream], number);
-	/* the slot has no packet of this stream any more */
+	/* the slot no longer has a packet of this stream */
 	__atomic_store_n(&st->tag, 0, __ATOMIC_RELAXED);
 	frx->count[slot].placed -= n;
 	return n;
@@ -423,7 +423,7 @@ drop_beyond(const struct frame_table *ft, struct frame_rx *frx, uint64_t frame)
 	return FRAME_PLACE_BEYOND;
 }
 
-/** Has this packet of the stream's last frame been placed? True if that is not known. */
+/** Return true if this packet of the stream's last frame was placed, or if that is unknown. */
 static bool
 was_placed(const struct frame_table *ft, uint32_t stream, uint64_t frame, uint32_t packet)
 {

@@ -24,7 +24,7 @@ RTE_LOG_REGISTER(batch_writer_logtype, braggline.writer, NOTICE);
 enum request {
 	RUN,
 	STOP,  /* stop when the ring is empty */
-	ABORT, /* stop at once */
+	ABORT, /* stop immediately */
 };
 
 struct batch_writer {
@@ -213,8 +213,8 @@ fetch(struct batch_writer *w, const struct frame_record *record)
 }
 
 /*
- * Add a record whose output slot a batch may refer to, if there is a free slot for the gangs in its
- * place. Otherwise it is copied.
+ * Add a record whose output slot a batch may refer to, if the gangs can get a free slot instead.
+ * Otherwise the output is copied.
  */
 static int
 refer(struct batch_writer *w, const struct frame_record *record)
@@ -297,7 +297,7 @@ take(struct batch_writer *w, struct frame_record *from, const struct ahead *ahea
 			c->kept(c->kept_arg, record,
 				far ? c->staging : c->outputs + record->out * c->layout.stride);
 		if (added == 1) {
-			/* the gangs get a free slot in its place */
+			/* the gangs get a free slot instead */
 			from->out = w->slot;
 			w->slot = JOURNAL_NO_SLOT;
 		}

@@ -27,7 +27,7 @@
 #define RING_BYTES (16ull << 20)
 #define NS_PER_S   1000000000ull
 
-/** Who owns the slot with the newest frame, and whether the writer's thread fills the next one. */
+/** Owner of the slot with the newest frame, and whether the writer's thread fills the next one. */
 enum live_state {
 	LIVE_SHOWN,  /**< the thread owns it */
 	LIVE_WANTED, /**< the writer's thread fills the next slot with the next frame */
@@ -66,7 +66,7 @@ struct live {
 	bool running;	  /* a run is in progress */
 	bool last;	  /* frames of a run that has ended must still be added */
 	bool pause, quit; /* requests to the thread; it reads `pause` without the lock, too */
-	bool idle;	  /* the thread touches nothing */
+	bool idle;	  /* the thread accesses none of the data */
 };
 
 static uint64_t

@@ -107,7 +107,7 @@ pipeline_live_path(const struct settings *s, char path[PATH_MAX])
 	return path;
 }
 
-/** Begin the live file. If this fails, the run continues without. */
+/** Begin the live file. If this fails, the run continues without one. */
 static void
 begin_live(struct pipeline *p, const struct settings *s, const struct geometry *g)
 {
@@ -309,7 +309,7 @@ describe_modules(struct description *d, const struct calibration *c, uint32_t mo
 }
 
 /**
- * Describe where the pixels are.
+ * Describe the geometry.
  * @param g     NULL: not known
  * @param text  the geometry as a file; NULL: not known
  */
@@ -330,7 +330,9 @@ describe_geometry(
 		describe(d, ARROW_META_GEOMETRY, text);
 }
 
-/** Describe the search for peaks, with the options that indexamajig needs to find the same. */
+/**
+ * Describe the search for peaks, with the options that indexamajig needs to find the same peaks.
+ */
 static void
 describe_peaks(struct description *d, const struct settings *s)
 {

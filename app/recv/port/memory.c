@@ -102,7 +102,7 @@ memory_copy(struct memory *m, void *to, const void *from, size_t size)
 		memcpy(to, from, size);
 		return 0;
 	}
-	/* gpudev has no copy function, the drivers have */
+	/* gpudev has no copy function, but its drivers do */
 	ret = gpu_host_copy(m->gpu, to, from, size);
 	return ret == -ENODEV ? gpu_cuda_copy(m->gpu, to, from, size) : ret;
 }
@@ -253,7 +253,7 @@ gang_memory_in_journal(const struct settings *s, enum gk_memory results)
 		n = s->veto.params.kind == GK_KIND_CSR
 			? 0
 			: RTE_MAX(1u, e->journal_bytes / layout.stride);
-	/* the gangs have those of [gpu] outputs: frames stay only in further ones */
+	/* the gangs use those of [gpu] outputs: kept frames need further ones */
 	if (n == 0 || s->outputs >= JOURNAL_SLOTS)
 		return (struct egress_slots){0};
 	return (struct egress_slots){layout.stride, RTE_MIN(n + s->outputs, JOURNAL_SLOTS)};

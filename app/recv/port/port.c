@@ -370,7 +370,7 @@ replay_copy(void *arg, void *to, const void *from, size_t size)
 	return memory_copy(arg, to, from, size);
 }
 
-/** Set up a replay in place of a NIC that writes to GPU memory. */
+/** Set up a replay that stands in for a NIC that writes to GPU memory. */
 static int
 place_replay(struct port *p, struct memory *memory)
 {

@@ -109,7 +109,7 @@ port_refused_explain(const struct port_refused *r, char *text, size_t size)
 	unsigned int most = 0;
 	bool any = false;
 
-	/* the rest of a refused message counts as incomplete: that is no cause */
+	/* the rest of a refused message counts as incomplete, which is not a cause */
 	for (unsigned int c = 0; c < RTE_DIM(counters); c++) {
 		if (counters[c].found == NULL || r->n[c] == 0)
 			continue;

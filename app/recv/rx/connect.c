@@ -29,7 +29,7 @@ RTE_LOG_REGISTER(connect_logtype, braggline.ingest, NOTICE);
 
 #define EVENTS		8  /* CM events of a call */
 #define REFUSAL_SECONDS 60 /* a refusal that is repeated is logged again after this time */
-#define BACKLOG		64 /* requests that are not answered yet: one for each stream */
+#define BACKLOG		64 /* unanswered requests: one for each stream */
 
 int
 rx_connect_listen(struct rx_messages *m, uint32_t device)

@@ -57,7 +57,7 @@ rx_credit_write(struct rx_credit *c, struct rdma_qp *qp, uint64_t now)
 		(c->written && c->free == c->value && (int64_t)(now - c->next_at) < 0))
 		return false;
 	c->next_at = now + rte_get_tsc_hz() / 1000 * AGAIN_MS;
-	/* the queue pair may not be connected yet, or not any more */
+	/* the queue pair may not be connected yet, or no longer */
 	if (rdma_post_send(qp, &wr, 1) != 1)
 		return false;
 	c->busy = true;

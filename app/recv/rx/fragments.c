@@ -98,7 +98,7 @@ check_fragment(const struct rx *rx, const struct fragments *fs, const struct ing
 		return RX_FRAGMENT_STREAM;
 	if (f->tiles != fs->open.messages->card.tiles)
 		return RX_FRAGMENT_SIZE;
-	/* this number means in a trailer that the tile is free */
+	/* in a trailer, this number means that the tile is free */
 	if (f->frame == FRAME_TRAILER_NONE)
 		return RX_FRAGMENT_TILE;
 	if (f->tile == INGEST_EVENT)
@@ -188,7 +188,7 @@ fragments_take(struct rx *rx, struct fragments *fs, const struct rdma_stream_pac
 	if (!fs->begun || p->run != fs->run || p->sequence != fs->next) {
 		if (fs->begun && p->run != fs->run)
 			open_frames_restart(rx, &fs->open, b);
-		/* packets are missing before this one: the rest of their message is of no use */
+		/* packets before this one are missing: the rest of their message is useless */
 		fs->tile = NO_TILE;
 		fs->skip = true;
 		fs->begun = true;

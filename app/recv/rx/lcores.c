@@ -27,7 +27,7 @@ RTE_LOG_REGISTER(lcores_logtype, braggline.lcores, NOTICE);
 /** With at most this many lcores, the main lcore polls roles, too. */
 #define MAIN_POLLS_UP_TO 2
 
-/** Idle rounds before an lcore yields its CPU: the next burst often arrives at once. */
+/** Idle rounds before an lcore yields its CPU: the next burst often arrives immediately. */
 #define ROUNDS_BEFORE_YIELD 16
 
 /** Lcores over which roles are distributed, in EAL's order. @return their number */
@@ -92,8 +92,8 @@ lcores_init(struct lcores *l, const struct settings *s)
 }
 
 /**
- * Choose the lcore of a role. If there are enough lcores, each RX role and the builder have one of
- * their own, and gangs share the others. Otherwise RX and builder share the first half of the
+ * Choose the lcore of a role. If there are enough lcores, each RX role and the builder have a
+ * separate one, and gangs share the others. Otherwise RX and builder share the first half of the
  * lcores, and gangs share the other half.
  */
 static uint32_t

@@ -27,7 +27,7 @@ RTE_LOG_REGISTER(messages_logtype, braggline.ingest, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, messages_logtype, "ingest: " __VA_ARGS__)
 
-/** Address of slot 0 of stream 0. Addresses of messages by reference are names only. */
+/** Address of slot 0 of stream 0. Addresses of messages by reference are only identifiers. */
 #define FIRST_BASE (UINT64_C(1) << 40)
 
 void
@@ -47,7 +47,7 @@ rx_messages_describe(struct ingest_card *card, const struct settings *s)
 	card->slot_bytes = card->tiles * ingest_message_bytes(card);
 }
 
-/** The headers that stand for those of a stream's packets. */
+/** The headers that replace those of a stream's packets. */
 static void
 make_headers(struct rx_messages *m, uint32_t stream)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Receives multicast streams: polls their receivers, hands packets to fragments.h and the events of
- * frames to rx_accept(), joins and leaves. open_frames.h says when a frame's event is made.
+ * frames to rx_accept(), joins and leaves. open_frames.h describes when the event of a frame is
+ * generated.
  */
 
 #include <errno.h>
@@ -47,7 +48,7 @@ struct stream {
 	uint64_t leave_until; /**< TSC */
 	/* read by other threads */
 	bool ended;	 /**< it has ended or failed, and all packets are taken */
-	uint64_t failed; /**< 1: it has failed, for good */
+	uint64_t failed; /**< 1: it has failed permanently */
 } __rte_cache_aligned;
 
 struct rx_multicast {
@@ -92,7 +93,7 @@ watch_end(struct rx *rx, struct stream *st, struct event_burst *b)
 	__atomic_store_n(&st->ended, ended, __ATOMIC_RELEASE);
 }
 
-/** Take packets of a stream. @return how many */
+/** Take packets of a stream. @return their number */
 static uint32_t
 poll_stream(struct rx *rx, struct stream *st, struct event_burst *b)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Log lines of multicast streams. */
+/* Log messages of multicast streams. */
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -37,7 +37,7 @@ const char *const multicast_state_names[] = {
 	[RDMA_STREAM_FAILED] = "failed",
 };
 
-/** Log that a stream has failed, and what can be done. */
+/** Log that a stream has failed, and the remedy. */
 static void
 log_failed(
 	const struct rx_messages *m, uint32_t stream, const struct rdma_stream_receiver_info *info)
@@ -141,7 +141,7 @@ log_group(struct multicast_stream_log *log, const struct rx_messages *m, uint32_
 		log->group.at = now;
 		return;
 	}
-	/* a stream that is shorter than this time is judged at its end */
+	/* a stream that is shorter than this time is checked at its end */
 	if (reads < DEAF_READS || now < log->group.warn_at ||
 		!(more ? now - log->group.at > rte_get_tsc_hz() / 1000 * DEAF_MS
 		       : !log->group.heard && info->state == RDMA_STREAM_ENDED))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Frames of a multicast stream that are open: when they end, and which tiles they take. */
+/* Open frames of a multicast stream: when they end, and which tiles they accept. */
 
 #include <rte_branch_prediction.h>
 #include <rte_byteorder.h>
@@ -36,14 +36,14 @@ trailer_at(const struct rx_messages *m, uint32_t stream, uint64_t frame, uint32_
 		m->card.tile_bytes);
 }
 
-/** Number of the frame that a tile is of; FRAME_TRAILER_NONE: it is free. */
+/** Number of the frame to which a tile belongs; FRAME_TRAILER_NONE: it is free. */
 static uint64_t
 number_of(const uint64_t *trailer)
 {
 	return rte_le_to_cpu_64(__atomic_load_n(trailer, __ATOMIC_ACQUIRE));
 }
 
-/** The pixels of a frame are not used: free its tiles. */
+/** The pixels of a frame are no longer used: free its tiles. */
 void
 open_frames_clear(const struct rx *rx, uint32_t stream, uint64_t frame)
 {
@@ -73,8 +73,8 @@ is_complete(const struct rx *rx, const struct open_frames *of, const struct open
 }
 
 /**
- * Return true if these are late tiles of a frame whose event was made. Numbers that went back
- * further are not, and the detector's event shows that it has begun the frame again.
+ * Return true if these are late tiles of a frame whose event was generated. They are not if the
+ * numbers went back further, or if the detector's event shows that it has begun the frame again.
  */
 static bool
 is_late(const struct open_frames *of, const struct open_frame *o)
@@ -128,7 +128,7 @@ drop_open(struct rx *rx, struct open_frames *of, struct open_frame *o, enum rx_c
 	of->nb--;
 }
 
-/** An open frame is complete, or no more of it will come: make its event. */
+/** An open frame is complete, or no more of its tiles will arrive: generate its event. */
 static void
 end_frame(struct rx *rx, struct open_frames *of, struct open_frame *o, struct event_burst *b)
 {
@@ -269,7 +269,7 @@ open_frames_tile(
 	}
 	o->tiles++;
 	o->at = rx->frx->listened;
-	/* as with UDP, a number that leaps counts only if another tile confirms it */
+	/* as with UDP, a number that jumps counts only if another tile confirms it */
 	if (is_near(of, frame) && !is_late(of, o) && (o->tiles > 1 || frame <= of->last + 1))
 		frame_rx_begin(rx->table, rx->frx, of->stream, frame);
 	if (likely(of->nb == 1 && !o->ended))
@@ -364,7 +364,7 @@ open_frames_begin(
 		}
 		if (number != frame)
 			return wait_slot(rx, of, frame, number, b);
-		/* its event was made: gangs may have found that this tile is missing */
+		/* its event was generated: gangs may have found that this tile is missing */
 		drop_tiles(rx, of, frame, 1, here == frame ? RX_DUPLICATE : RX_LATE);
 		return SLOT_DROP;
 	}

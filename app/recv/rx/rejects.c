@@ -98,7 +98,7 @@ is_expected(const struct detector *d, uint64_t stream, uint32_t packet)
 	return stream != 0 && packet >= d->expect_from[s] && packet < d->expect_to[s];
 }
 
-/** Classify a packet. @param r  samples that it is one of */
+/** Classify a packet. @param r  samples that include it */
 static enum reject
 read_sample(struct reject_kind *k, const struct rx_sample *s, const struct rejects *r,
 	const struct detector *d)
@@ -443,7 +443,7 @@ explain_number(const struct reject_view *v, char *text, size_t size)
 			expected);
 }
 
-/** A RoCE message of another form. Its headers stand for the queue pair. */
+/** A RoCE message of another form. Its headers are those of the queue pair. */
 static void
 explain_message(const struct reject_kind *k, const struct detector *d, char *text, size_t size)
 {

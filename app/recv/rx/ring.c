@@ -37,7 +37,7 @@ RTE_LOG_REGISTER(ring_logtype, braggline.ingest, NOTICE);
 /** Alignment of a stream's ring: a huge page, so that a region holds a whole number of rings. */
 #define RING_ALIGN (UINT64_C(2) << 20)
 
-/** Who uses a stream's queue pair. The control lcore may replace it; the RX role never waits. */
+/** User of a stream's queue pair. The control lcore may replace it; the RX role never waits. */
 enum ring_user {
 	RING_NOBODY,
 	RING_RX,      /**< the RX role posts receives or a credit */
@@ -109,7 +109,7 @@ trailer_at(const struct rx_ring *r, const struct rx_ring_stream *st, uint64_t fr
 	return (uint64_t *)(tile_at(r, st, frame, tile) + r->messages->card.tile_bytes);
 }
 
-/** Frame number in a trailer. */
+/** Number of the frame to which a trailer belongs. */
 static uint64_t
 number_of(const uint64_t *trailer)
 {
@@ -120,7 +120,7 @@ number_of(const uint64_t *trailer)
 struct found {
 	uint32_t tile;	 /**< first tile with the frame's number */
 	bool any;	 /**< there is one */
-	bool newer;	 /**< a tile is of a later frame: the detector has lapped the ring */
+	bool newer;	 /**< a tile belongs to a later frame: the detector has lapped the ring */
 	uint64_t number; /**< of a tile that has the same low 24 bits as the frame; 0: none */
 };
 
@@ -185,7 +185,7 @@ clear(struct rx_ring *r, uint32_t stream, uint64_t frame)
 	}
 }
 
-/** Count an invalid event: it has the number of another stream, or data. */
+/** Count an invalid event: with another stream's number, or with data. */
 static void
 refuse_event(struct rx *rx, uint32_t stream, const struct rdma_wc *wc)
 {
