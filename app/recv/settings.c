@@ -100,7 +100,7 @@ read_detector(struct settings *s, struct config *c)
 	source_settings_read(&s->sources, c, &s->detector);
 }
 
-/** Read an IPv4 address. @return it in host byte order; 0: it is not set, or is none */
+/** Read an IPv4 address. @return the address in host byte order; 0: not set, or invalid */
 static uint32_t
 read_address(struct config *c, const char *key, const char *fallback)
 {
@@ -124,7 +124,7 @@ read_multicast(struct ingest_settings *i, struct config *c)
 	i->key = config_text(c, "ingest", "key", NULL);
 }
 
-/** Read how a detector sends that speaks RoCEv2. */
+/** Read how a detector that uses RoCEv2 sends. */
 static void
 read_ingest(struct settings *s, struct config *c)
 {
@@ -482,7 +482,7 @@ read_image(struct settings *s, struct config *c)
 	p->csr_threshold = config_real(c, "output", "csr_threshold", 2, -1e6, 1e6);
 	config_uint_or(c, "output", "nnz_max", "auto", &nnz_max, 0, pixels);
 	p->nnz_max = nnz_max;
-	/* those that the gangs are to make, see settings_chunk_kinds() */
+	/* the kinds that the gangs compress, see settings_chunk_kinds() */
 	p->chunks = 1u << GK_KIND_RAW | 1u << GK_KIND_IMAGE;
 	s->compress = config_choice(c, "output", "compress", COMPRESS_AUTO, compress);
 	if (s->compress == COMPRESS_YES && s->value != GK_VALUE_I16)

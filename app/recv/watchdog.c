@@ -31,11 +31,11 @@ struct watchdog {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	/* under the lock */
+	/* protected by the lock */
 	bool stop;
 	bool has_status;  /**< `status` was not sent yet */
 	char status[128]; /**< line for the user */
-	/* of the thread */
+	/* used by the thread only */
 	uint64_t seen[RTE_MAX_LCORE];
 };
 

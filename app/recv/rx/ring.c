@@ -474,7 +474,7 @@ place_stream(struct rx *rx, const struct rx_packet *p, uint64_t frame, struct rt
 	enum frame_placement result;
 
 	RTE_SET_USED(rest);
-	/* while the event waited, a later frame took its slot, and its header with it */
+	/* while the event waited, a later frame was written to its slot and overwrote the header */
 	if (unlikely(number_of((const uint64_t *)(uintptr_t)p->header) != p->frame)) {
 		frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 		return FRAME_PLACE_OVERRUN;

@@ -79,7 +79,7 @@ stack_stream(const struct stack *stack, const struct detector *d, uint32_t posit
 	return RTE_MIN(stream, d->streams);
 }
 
-/** Compare the announced positions with a stack. @return false: a position is outside of it */
+/** Compare the announced positions with a stack. @return false: a position is outside the stack */
 static bool
 fit(struct fit *f, const struct announced *a, const struct stack *stack)
 {
@@ -114,7 +114,8 @@ is_different(const struct announced *a, const struct stack *one, const struct st
 struct search {
 	struct fit best;    /**< best stack so far */
 	bool any, is_clear; /**< `best` is valid; no different stack fits as well */
-	uint32_t most; /**< most correct streams of any stack, even if others are outside of it */
+	/** most correct streams of any stack, even if others are outside the stack */
+	uint32_t most;
 };
 
 static void

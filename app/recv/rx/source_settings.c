@@ -66,7 +66,7 @@ parse_item(char *text, struct item *item, bool with_port)
 	return (item->first & ~item->mask) == 0;
 }
 
-/** Return true if hosts may send from these addresses. 0.0.0.0/0 stands for any of them. */
+/** Return true if hosts may send from these addresses. 0.0.0.0/0 contains all of them. */
 static bool
 is_sender(const struct item *item)
 {

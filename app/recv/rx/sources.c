@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Learns the source of each stream and judges packets: the algorithm is described in sources.h. */
+/*
+ * Learns the source of each stream, and accepts or refuses packets by it. sources.h describes the
+ * algorithm.
+ */
 
 #include <rte_cycles.h>
 
@@ -144,7 +147,7 @@ learn(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS], 
 
 /**
  * Learn the candidate. The tenures of the source before and of the displaced source are kept.
- * @param words  of the packet that is judged
+ * @param words  addresses and position of the packet
  */
 static enum source_verdict
 replace(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS], uint64_t now,
@@ -223,7 +226,7 @@ had_it_longer(
 		st->displaced.tenure > tenure(all, stream, now);
 }
 
-/** Judge a packet that does not come from the learnt source. */
+/** Decide about a packet that does not come from the learnt source. */
 static enum source_verdict
 challenge(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS],
 	const uint64_t mask[SOURCE_WORDS])

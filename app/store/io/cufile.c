@@ -293,7 +293,9 @@ cufile_detach(const struct cufile *c, void *handle)
 	c->lib.symbols.handle_deregister(handle);
 }
 
-/* Convert a result of cuFile: bytes, -1 with errno, or a negative error code of its own. */
+/*
+ * Convert a result of cuFile: bytes, -1 with errno, or a negative error code that only cuFile uses.
+ */
 static ssize_t
 result(const char *call, ssize_t n)
 {

@@ -103,7 +103,7 @@ cut_off(struct store_connection *c)
 	enter(c, STORE_CLOSING);
 }
 
-/* Start closing: the peer is gone, or the last message was sent. */
+/* Start closing: the peer has disconnected, or the last message was sent. */
 static void
 begin_close(struct store_connection *c)
 {

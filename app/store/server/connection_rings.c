@@ -213,9 +213,9 @@ may_log(uint64_t *said, uint64_t now)
 }
 
 /*
- * Handle a body that did not arrive as it is in the receiver's memory. It is never stored, however
- * often it arrives: the receiver would release a good copy.
- * @return false: it arrived as it is there
+ * Handle a body that differs from the one in the receiver's memory. It is never stored, even if it
+ * arrives repeatedly: the receiver would release a good copy.
+ * @return false: it does not differ
  */
 static bool
 is_wrong(struct store_connection *c, const struct store_checked *k, uint64_t now)
@@ -377,8 +377,8 @@ store_connection_result(struct store_connection *c, uint32_t entry, uint64_t seq
 		n->returned++;
 	}
 	/*
-	 * Results of a connection that is gone are dropped; the next connection gets an inventory.
-	 * A slot is in use until its result is sent, so there is at most one result per slot.
+	 * Results of a closed connection are dropped; the next connection gets an inventory. A slot
+	 * is in use until its result is sent, so there is at most one result per slot.
 	 */
 	if (c->state == STORE_UP || c->state == STORE_ENDING)
 		c->results[c->nb_results++] =

@@ -180,7 +180,7 @@ compare(struct job *j)
 			j->tree.path[nb++] = path;
 			continue;
 		}
-		/* it was reported, and stays where it is */
+		/* it was reported, and is not imported */
 		free(path);
 		status = EXIT_FAILURE;
 	}

@@ -158,7 +158,7 @@ add_differing(void *arg, const struct arrow_identity *identity)
 
 /*
  * Compare the batches that journals hold with each other, and with those in the files. A stream
- * with differing ones stays as it is, in the files and in the journals.
+ * with differing batches is left unchanged, in the files and in the journals.
  */
 static int
 compare_held(struct job *j, struct reconcile_stream *s)

@@ -105,7 +105,7 @@ has_name_of_mark(const FTSENT *e)
 		strncmp(e->fts_name, STORE_ENDED, strlen(STORE_ENDED)) == 0;
 }
 
-/* Whether a name is one of those that are searched, whatever kind of object has it. */
+/* Whether a name is one of those that are searched. The type of the object is not checked. */
 static bool
 has_matching_name(const struct store_tree *t, const FTSENT *e)
 {
