@@ -99,8 +99,8 @@ values_of(const struct gk *gk, const struct gang *g, const struct gang_frame *f,
 
 /*
  * Move the front past all blocks that are compressed. The thread that compresses a block and the
- * one that moves the front to it may both see that it is: the sizes and the front are sequentially
- * consistent, so at least one of them does, and only one moves the front over it.
+ * one that moves the front to it may both find the block compressed. The sizes and the front are
+ * sequentially consistent, so at least one of them does. Only one moves the front past it.
  */
 static void
 advance(const struct gk *gk, struct gang_chunk *c)

@@ -5,9 +5,10 @@
  * written after the pixels, so they are all there if it is this frame's. The leader is written
  * before the pixels, so none was overwritten if it still is this frame's.
  *
- * Pixels are read several times (statistics, samples, outputs after the verdict), and each reading
- * must find the same words. So everything but the copy reads the copy. It lies in memory of the
- * gang: the tiles of a batch side by side, so that they are in L2 when they are counted.
+ * Pixels are read several times (statistics, samples, outputs after the verdict), and each pass
+ * must see the same words. So only the copy function reads the original, and all else reads the
+ * copy. The copy is in memory of the gang: the tiles of a batch are adjacent, so that they are in
+ * L2 when they are counted.
  *
  * Ordering: the first load of the trailer acquires, so no pixel is loaded before it. The fence
  * orders the loads of pixels before the last load. On x86-64 both are free, because

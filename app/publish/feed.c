@@ -322,7 +322,7 @@ choose(struct feed_cursor *c, unsigned int *place)
 
 /*
  * Reads a batch from its file again.
- * @return 0: `record` is NULL if it is gone; -EMFILE, -ENFILE: try again
+ * @return 0: `record` is NULL if the batch no longer exists; -EMFILE, -ENFILE: try again
  */
 static int
 load(struct scan_record **record, struct scan_header *header, const char *path, dev_t dev,
@@ -400,7 +400,8 @@ list_rows(const struct feed_cursor *c, size_t number[FEED_JOIN_MAX])
 
 /*
  * Gets a batch of `frames` of the current run into `rows`.
- * @return 0: `rows` is NULL if it is gone, or damaged; -EMFILE, -ENFILE: try again
+ * @return 0: `rows` is NULL if the batch no longer exists, or is damaged; -EMFILE, -ENFILE: try
+ *   again
  */
 static int
 get_rows(struct feed_cursor *c, size_t number)
@@ -437,7 +438,7 @@ get_rows(struct feed_cursor *c, size_t number)
 	return ret;
 }
 
-/* Searches the rows of the current batch. @return true: it does not wait for rows any more */
+/* Searches the rows of the current batch. @return true: it no longer waits for rows */
 static bool
 join(struct feed_cursor *c)
 {

@@ -241,7 +241,7 @@ stop(struct publisher *p, const sigset_t *signals)
 		write_stats(p, &failed);
 		report_summary(&(struct report){p->watch, p->output});
 	}
-	/* a second signal ends at once, whatever waits for clients */
+	/* a second signal ends the process immediately, even while outputs wait for clients */
 	pthread_sigmask(SIG_UNBLOCK, signals, NULL);
 	for (unsigned int i = 0; i < OUTPUT_KINDS; i++)
 		output_destroy(p->output[i]);

@@ -67,7 +67,7 @@ struct output {
 	/* ring of waiting workers */
 	struct worker *worker;
 	uint64_t first, next;
-	int64_t probed; /* when it was checked which of them are gone */
+	int64_t probed; /* when the disconnected ones were last looked for */
 	/*
 	 * odd while the thread calls ZeroMQ, which may process subscriptions as long as more of
 	 * them arrive. Atomic
@@ -141,7 +141,7 @@ set_options(void *socket, enum output_kind kind, int hwm)
 		{ZMQ_RCVBUF, INPUT_BYTES},
 		{ZMQ_HEARTBEAT_IVL, OUTPUT_HEARTBEAT_MS},
 		{ZMQ_HEARTBEAT_TIMEOUT, OUTPUT_DEAD_MS},
-		/* a worker that is gone is reported, and its image goes to another one */
+		/* the send fails if the worker has disconnected; its image goes to another one */
 		{kind == OUTPUT_CRYSTFEL ? ZMQ_ROUTER_MANDATORY : ZMQ_LINGER,
 			kind == OUTPUT_CRYSTFEL ? 1 : OUTPUT_LINGER_MS},
 	};
@@ -286,7 +286,7 @@ read_pixels(struct output *o, const struct feed_item *item, struct wire_image *i
 	const struct scan_images *b = &item->record->images;
 
 	image->chunk_size = scan_images_chunk(b, item->row, &image->chunk);
-	/* also for stream v2, which sends the chunk as it is: checks that it can be decoded */
+	/* also for stream v2, which sends the chunk unchanged: checks that it can be decoded */
 	if (!s->raw) {
 		image->sparse = ((const uint8_t *)b->kind.data)[item->row] == GK_KIND_CSR;
 		return scan_images_photons(
@@ -524,8 +524,8 @@ answer(struct output *o)
 		w = &o->worker[o->first++ % OUTPUT_WORKERS_MAX];
 		if (zmq_send(o->socket, w->id, w->size, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
 			/*
-			 * the worker is gone, or does not take its messages: the next worker gets
-			 * the image
+			 * the worker has disconnected, or does not read its messages: the next
+			 * worker gets the image
 			 */
 			count(&o->stats.lost, 1);
 			continue;
@@ -549,10 +549,10 @@ deliver(struct output *o)
 }
 
 /*
- * Drops the requests of workers that are gone. ZeroMQ tells that only when a message is sent. So
- * each worker gets one that a REQ socket skips: an answer to request 0. The socket expects another
- * number (ZMQ_REQ_CORRELATE), or none. A message without the parts of an answer would end the
- * connection, and the socket would not connect again.
+ * Drops the requests of workers that have disconnected. ZeroMQ reports that only when a message is
+ * sent. So each worker is sent one that a REQ socket skips: an answer to request 0. The socket
+ * expects another number (ZMQ_REQ_CORRELATE), or none. A message without the parts of an answer
+ * would end the connection, and the socket would not connect again.
  */
 static void
 drop_gone(struct output *o)
@@ -760,8 +760,8 @@ disconnect_clients(const struct output *o, const char *why)
 }
 
 /*
- * ZeroMQ keeps subscriptions, which need about 30 times their size. Without a connection that could
- * be ended, the report that the last client is gone follows.
+ * ZeroMQ keeps subscriptions, which need about 30 times their size. Without a connection to end,
+ * the report that the last client has disconnected, which resets the sum, is still to come.
  */
 static void
 limit_prefixes(struct output *o)

@@ -91,7 +91,7 @@ use_geometry(struct wire_series *s, const struct geometry *g)
 static void
 write_geom(const struct geometry *g, const struct wire_series *s, const char *path)
 {
-	/* as braggline-export: CrystFEL searches peaks with saturated pixels, and no more */
+	/* as braggline-export; saturated pixels are searched for peaks, but not integrated */
 	const struct crystfel_array array = {
 		.peaks = "peaks",
 		.least = s->raw ? 0 : INT16_MIN + 1,

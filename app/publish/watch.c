@@ -774,7 +774,7 @@ skip_damage(struct watch *w, struct watch_file *f, enum scan_record_state state,
 	f->seen = 0;
 }
 
-/* Whether no program will write to a file any more. Checks its writer at intervals. */
+/* Whether no program will write to a file again. Looks for its writer at intervals. */
 static bool
 is_abandoned(struct watch_file *f)
 {
@@ -788,12 +788,12 @@ is_abandoned(struct watch_file *f)
 	f->checked = now();
 	if (has_writer(f))
 		return false;
-	/* its complete end may have been written meanwhile */
+	/* the writer may have completed and renamed it meanwhile */
 	f->complete = stat(f->path, &st) == 0;
 	return true;
 }
 
-/* Whether a batch of a file is wrong and does not change any more. */
+/* Whether a batch of a file is wrong and no longer changes. */
 static bool
 is_damaged(struct watch_file *f)
 {

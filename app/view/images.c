@@ -20,7 +20,7 @@
 #include "picture/rings.h"
 
 #define NPY_HEAD   128
-#define RING_APART 100 /* least difference of radii, pixels: as in panels.c */
+#define RING_APART 100 /* smallest difference of radii, pixels: as in panels.c */
 
 /** Rows that are read at once, so that a mean needs little memory in addition to its result. */
 #define CHUNK_PIXELS (1u << 17)
@@ -436,7 +436,7 @@ nothing(const struct live_file_head *h, const struct raster *raster, int64_t pix
 	return v;
 }
 
-/** The greatest value of a line of pixels, and one of the pixels. Inlined for each type. */
+/** The largest value of a line of pixels, and one of the pixels. Inlined for each type. */
 static inline __attribute__((always_inline)) float
 greatest(const struct raster *raster, bool i16, const int32_t *pixel, size_t at, uint32_t n,
 	int64_t *any)

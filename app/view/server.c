@@ -53,7 +53,7 @@ struct job {
 	struct request_command command;
 	pthread_t thread;
 	bool started;
-	bool done; /* the thread uses the connection no more */
+	bool done; /* the thread no longer uses the connection */
 	char *reply;
 	int result;
 };

@@ -485,7 +485,7 @@ describe_state(const struct source *s)
 	return o;
 }
 
-/** The reply is passed on as it is. Called with the lock. */
+/** The reply, unchanged. Called with the lock held. */
 static char *
 reply_text(const struct source *s, size_t index)
 {

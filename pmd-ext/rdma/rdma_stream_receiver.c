@@ -404,7 +404,10 @@ conn_ended(struct conn *c, const struct rdma_event *event)
 	} else if (phase == PHASE_RUN && event->type == RDMA_EVENT_REJECTED &&
 		event->status == REJ_CONSUMER && event->private_len >= sizeof(why)) {
 		memcpy(&why, event->private_data, sizeof(why));
-		/* busy: the old connection still exists. Else the member is not known any more */
+		/*
+		 * busy: the old connection still exists. Otherwise the sender no longer knows the
+		 * member
+		 */
 		if (why != -EBUSY)
 			phase_set(r, PHASE_CLOSE);
 	}

@@ -417,7 +417,7 @@ member_join(struct rdma_stream_sender *s, const struct rdma_event *event,
 		ret = stream_random(&m->token, sizeof(m->token));
 	if (ret < 0)
 		return ret;
-	/* a new key for each member: one that was removed cannot write here any more */
+	/* a new key for each member: one that was removed can no longer write here */
 	mr.addr = m->at;
 	m->tail_mr = rdma_mr_reg(s->attr.pd, &mr);
 	if (!m->tail_mr)
@@ -779,7 +779,7 @@ sender_post(struct rdma_stream_sender *s, uint64_t from, uint64_t end, bool agai
 	return done;
 }
 
-/* Send the collected ranges again: each packet once, whatever number of members asked. */
+/* Send the collected ranges again: each packet once, even if several members requested it. */
 static void
 sender_resend(struct rdma_stream_sender *s)
 {
@@ -891,7 +891,7 @@ rdma_stream_next(struct rdma_stream_sender *s)
 				return NULL;
 			}
 		}
-		/* READs see that it is being written before they see new bytes */
+		/* a READ sees that the slot is being written before it sees new bytes */
 		__atomic_store_n(&slot->sequence, STREAM_INVALID, __ATOMIC_RELAXED);
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		s->open = true;

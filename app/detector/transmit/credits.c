@@ -12,7 +12,7 @@ look(struct transmit_credit *c)
 	if (word == TRANSMIT_CREDIT_NONE)
 		return;
 	c->open = true;
-	/* a frame that was not sent cannot be free: the word is of before a restart, or wrong */
+	/* a frame that was not sent cannot be free: the word is from before a restart, or wrong */
 	if (word > c->free && word <= c->next)
 		c->free = word;
 }

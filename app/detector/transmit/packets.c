@@ -108,7 +108,7 @@ build(const struct transmit_loop *loop, const struct wire_packet *packet)
 	return build_chain(loop, header, payload);
 }
 
-/* Sends a burst, however long the port takes. */
+/* Sends a burst, and waits until the port has accepted all of it. */
 static void
 send_burst(struct transmit_loop *loop, struct rte_mbuf **mbufs, uint32_t count)
 {

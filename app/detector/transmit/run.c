@@ -176,7 +176,7 @@ write_truth(struct transmit *run)
 	return ret;
 }
 
-/* Why the loop has given up. */
+/* Reports why the loop has ended with an error. */
 static void
 explain(const struct transmit *run)
 {

@@ -19,7 +19,7 @@
 #include "whole_number.h"
 #include "wire/messages.h"
 
-/* Most packets of a message: with the smallest path MTU. */
+/* Maximum packets of a message: with the smallest path MTU. */
 #define PACKETS_MAX \
 	((INGEST_LEADER_BYTES + JUNGFRAU_PAYLOAD_BYTES + INGEST_TRAILER_BYTES + 255) / 256)
 
@@ -291,7 +291,7 @@ poll_until(struct transmit_streams *s, uint64_t end, const volatile sig_atomic_t
 	return rte_get_timer_cycles() >= end ? -ETIMEDOUT : 0;
 }
 
-/* Poll for some time, whatever happens. */
+/* Poll for some time, even after an error or a signal. */
 static void
 linger(struct transmit_streams *s, uint32_t ms)
 {
@@ -710,7 +710,7 @@ disconnect(struct transmit_streams *s)
 			rdma_conn_destroy(s->stream[i].conn);
 }
 
-/* Deregister a region, when no request refers to it any more. */
+/* Deregister a region when no request refers to it. */
 static void
 deregister(struct transmit_streams *s, struct rdma_mr *mr)
 {

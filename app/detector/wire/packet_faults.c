@@ -156,8 +156,10 @@ damage_of(const struct packet_faults *faults, struct model_random *random)
 	return truncate ? FAULT_TRUNCATE : FAULT_KINDS;
 }
 
-/* The RoCE packet that a message loses. It has random numbers of its own, so that the other faults
- * are those of the same seed over UDP. */
+/*
+ * The RoCE packet that a message loses. Its random numbers are a separate sequence, so that the
+ * other faults are those of the same seed over UDP.
+ */
 static enum fault_kind
 drop_of(const struct packet_faults *faults, const struct wire_packet *packet, uint32_t place)
 {

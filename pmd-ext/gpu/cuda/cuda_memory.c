@@ -537,7 +537,7 @@ registry_create(struct gpu_cuda *gpu, int16_t dev_id)
 		.key_len = sizeof(void *),
 		.hash_func = rte_jhash,
 		.socket_id = SOCKET_ID_ANY,
-		/* guarantees room for every entry, whatever the addresses */
+		/* guarantees room for all entries, even if hashes of their addresses collide */
 		.extra_flag = RTE_HASH_EXTRA_FLAGS_EXT_TABLE,
 	};
 

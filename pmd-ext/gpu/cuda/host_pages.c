@@ -48,7 +48,7 @@ range_first(uintptr_t start, uintptr_t end)
 	return lowest;
 }
 
-/* Retained with a reference of its own: a range may outlive the device that first asked for it. */
+/* Retained with a separate reference: a range may outlive the device that first asked for it. */
 static int
 context_hold(const struct cuda_device *dev, struct host_range *range)
 {

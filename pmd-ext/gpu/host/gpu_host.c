@@ -5,7 +5,7 @@
  * All uses of GPU memory in braggline - pools in it, doorbells in it, registration of host memory -
  * work with it unchanged on a machine without a GPU. The device does not compute.
  *
- * Each allocation is a mapping of its own (host_memory.h) and not limited by the EAL heap (-m). The
+ * Each allocation is a separate mapping (host_memory.h) and not limited by the EAL heap (-m). The
  * registry of live pointers belongs to the process: neither an anonymous mapping nor a registration
  * is valid in another process.
  */
@@ -390,7 +390,7 @@ gpu_host_create(int16_t dev_id, bool is_private)
 		.key_len = sizeof(void *),
 		.hash_func = rte_jhash,
 		.socket_id = SOCKET_ID_ANY,
-		/* guarantees room for every entry, whatever the addresses */
+		/* guarantees room for all entries, even if hashes of their addresses collide */
 		.extra_flag = RTE_HASH_EXTRA_FLAGS_EXT_TABLE,
 	};
 	struct gpu_host *host;

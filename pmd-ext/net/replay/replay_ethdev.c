@@ -282,7 +282,7 @@ replay_link_update(struct rte_eth_dev *dev, int wait_to_complete)
 	return 0;
 }
 
-/* Packets are delivered unchanged, whatever the port's address, mode and MTU. */
+/* Packets are delivered unchanged: the port's address, mode and MTU have no effect. */
 static int
 replay_accept(struct rte_eth_dev *dev)
 {

@@ -13,7 +13,7 @@
 #define ACCEPT_PATIENCE	    10000 /* ms, to wait for the peer's RTU */
 #define DISCONNECT_PATIENCE 1000  /* ms, to wait for the peer's DREP */
 #define DESTROY_PATIENCE    1000  /* ms, to wait until the poll group has released the queue pair */
-/* ms; a server must not wait forever for a client that has gone */
+/* ms; a server must not wait forever for a client that has exited */
 #define KEEPALIVE 5000
 
 int

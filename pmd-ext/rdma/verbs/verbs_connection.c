@@ -16,7 +16,7 @@
 
 #define TIMEOUT_MS 10000
 
-/* Most private data: the field of the message, less the RDMA CM's own header (rdma.h). */
+/* Maximum private data: the field of the message, less the RDMA CM's own header (rdma.h). */
 #define PRIVATE_REQ	 56
 #define PRIVATE_REP	 196
 #define PRIVATE_REJ	 148

@@ -18,8 +18,10 @@
 
 #include "verbs_device.h"
 
-/* Most CM or adapter events processed in one call, so that a flood does not block the control
- * lcore. */
+/*
+ * Maximum CM or adapter events processed in one call, so that a flood does not block the control
+ * lcore.
+ */
 #define STEPS_MAX 16
 
 static const char *

@@ -190,7 +190,7 @@ state(const struct push *p)
 	return info;
 }
 
-/* Get memory for a packet. @return 0; -ENOTCONN: all members are gone; errors of session_poll() */
+/* Get memory for a packet. @return 0; -ENOTCONN: all members have left; errors of session_poll() */
 static int
 next_packet(struct push *p, uint8_t **packet)
 {

@@ -40,8 +40,10 @@ roce_conns_close(struct roce_control *c)
 {
 	struct roce_conn *conn;
 
-	/* connections that wait for a time-out; the application has none any more
-	 * (rdma_dev_close()) */
+	/*
+	 * connections that wait for a time-out; the application has closed all others
+	 * (rdma_dev_close())
+	 */
 	while ((conn = TAILQ_FIRST(&c->conns.all))) {
 		conn->held = false;
 		roce_conn_close(conn, "device closed");

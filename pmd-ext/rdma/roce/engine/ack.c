@@ -8,7 +8,7 @@
 /** A loss shrinks the window by this part of it. */
 #define WINDOW_LOSS 8
 
-/** Most doublings of the RNR timer while the receiver stays not ready. */
+/** Maximum doublings of the RNR timer while the receiver is not ready. */
 #define RNR_BACKOFF_MAX 4
 
 static bool

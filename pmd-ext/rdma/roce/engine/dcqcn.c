@@ -7,7 +7,7 @@
 #include "engine/qp.h"
 #include "engine/rate.h"
 
-/* Most CNPs of a queue pair per second: one in 50 us */
+/* Maximum CNPs of a queue pair per second: one in 50 us */
 #define NOTIFY_PER_SECOND 20000
 #define CNP_BYTES	  16 /* reserved, zero (A17.9.3) */
 
@@ -61,7 +61,7 @@ roce_congestion_run(struct roce_qp *qp)
 #define ADD_HYPER	(400e6 / 8) /* bytes/s */
 #define RATE_MIN	(1e6 / 8)   /* bytes/s */
 #define LINE_MBPS	100000
-#define CATCH_UP_US	50 /* most unused sending time that a later burst may use */
+#define CATCH_UP_US	50 /* maximum unused sending time that a later burst may use */
 
 static void
 set_cost(struct roce_rate *r)

@@ -9,9 +9,11 @@
 #define PROBE_PER_SECOND 4000
 /* The same with the round trip, before that has been measured: 10 ms */
 #define PROBE_PER_SECOND_UNMEASURED 100
-/* Most early retransmissions before the local ACK timeout applies. Each waits twice as long as the
- * one before. Long READs have a lower limit: the peer, which may only be slow, resends all missing
- * data for each of them. */
+/*
+ * Maximum early retransmissions before the local ACK timeout applies. Each waits twice as long as
+ * the one before. Long READs have a lower limit: the peer, which may only be slow, resends all
+ * missing data for each of them.
+ */
 #define PROBES_MAX	10
 #define PROBES_READ_MAX 2
 
@@ -357,7 +359,7 @@ roce_requester_run(struct roce_qp *qp)
 	return more;
 }
 
-/** Most early retransmissions of the oldest request. */
+/** Maximum early retransmissions of the oldest request. */
 static uint8_t
 probes_max(const struct roce_qp *qp)
 {

@@ -266,9 +266,9 @@ data(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from f
 }
 
 /**
- * Prefetch a payload. One that was sent by reference is in another core's cache. One that lies
- * after its headers is read here only if its CRC is checked, which is expected if that of the last
- * packet was; prefetch.h decides then.
+ * Prefetch a payload. One that was sent by reference is in another core's cache. One that follows
+ * its headers in the mbuf is read here only if its CRC is checked, which is expected if that of the
+ * last packet was; prefetch.h decides then.
  */
 static void
 prefetch_payload(const struct roce_poll_group *pg, const struct rte_mbuf *m)

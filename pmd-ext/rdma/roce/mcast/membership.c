@@ -220,7 +220,7 @@ roce_memberships_close(struct roce_control *c)
 {
 	uint32_t i;
 
-	/* report the leave once, without repetition: no timer will run any more */
+	/* report the leave once, without repetition: no timer will run again */
 	for (i = 0; i < c->memberships.nb_entries; i++)
 		if (c->memberships.entries[i].refs > 0 && !c->memberships.entries[i].silent)
 			report(c, &c->memberships.entries[i], ROCE_GROUP_LEAVES);

@@ -24,7 +24,10 @@ addressee(const struct roce_packet *pkt, struct roce_gid *dst)
 
 	switch (pkt->l3[-2] << 8 | pkt->l3[-1]) {
 	case RTE_ETHER_TYPE_ARP:
-		/* conflicts and changed MAC addresses concern all devices, whatever the target */
+		/*
+		 * conflicts and changed MAC addresses concern all devices, not only the one with
+		 * the target address
+		 */
 		return ALL;
 	case RTE_ETHER_TYPE_IPV4:
 		memcpy(&addr, pkt->l3 + offsetof(struct rte_ipv4_hdr, dst_addr), sizeof(addr));
