@@ -297,7 +297,7 @@ frame_rx_is_early(const struct frame_rx *frx, uint32_t stream)
 
 /** Note that no packet waits or is held, so that none belongs to an earlier window. */
 static inline void
-frame_rx_none_waits(struct frame_rx *frx)
+frame_rx_set_clean(struct frame_rx *frx)
 {
 	frx->early = 0;
 	frx->clean = frx->generation;

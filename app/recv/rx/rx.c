@@ -52,9 +52,9 @@ static const enum rx_counter counter_of_place[FRAME_PLACES] = {
 	[FRAME_PLACE_OVERRUN] = RX_OVERRUN,
 };
 
-/** Record a packet that is after the last frame of the run. */
+/** Count a packet of a frame after the last one of the run. */
 static void
-note_beyond(struct rx *rx, uint32_t stream, uint64_t frame)
+count_beyond(struct rx *rx, uint32_t stream, uint64_t frame)
 {
 	counter_set(&rx->beyond[stream].frame, frame);
 	counter_add(&rx->beyond[stream].packets, 1);
@@ -65,7 +65,7 @@ note_beyond(struct rx *rx, uint32_t stream, uint64_t frame)
  * @return false if packets are left in the buffer
  */
 static bool
-hand_on(struct rx *rx, uint32_t frx)
+flush_handoff(struct rx *rx, uint32_t frx)
 {
 	const uint32_t n = rx->nb_handoff_out[frx];
 	uint32_t sent;
@@ -91,13 +91,13 @@ hand_on(struct rx *rx, uint32_t frx)
 }
 
 static bool
-hand_all_on(struct rx *rx)
+flush_handoffs(struct rx *rx)
 {
 	bool empty = true;
 
 	for (uint32_t i = 0; i < rx->table->config.nb_rx; i++)
 		if (rx->nb_handoff_out[i] > 0)
-			empty &= hand_on(rx, i);
+			empty &= flush_handoff(rx, i);
 	return empty;
 }
 
@@ -127,7 +127,7 @@ wait_for(uint64_t waiting[DETECTOR_STREAMS_MAX], const struct rx_packet *p)
 }
 
 static void
-none_waits(struct rx *rx)
+clear_waiting(struct rx *rx)
 {
 	memset(rx->waiting, 0, sizeof(rx->waiting));
 	memset(rx->nb_of_source, 0, sizeof(rx->nb_of_source));
@@ -178,7 +178,7 @@ check_held(struct rx *rx, struct rx_packet *p, uint64_t frame)
  * before the first held packet of its stream that belongs to the new window.
  */
 static bool
-is_of_before(struct rx *rx, const struct rx_packet *p, uint64_t frame)
+is_of_old_window(struct rx *rx, const struct rx_packet *p, uint64_t frame)
 {
 	if (p->held >= RX_HELD && frame_rx_is_near(rx->table, frame))
 		rx->arrived |= UINT64_C(1) << p->stream;
@@ -189,7 +189,7 @@ is_of_before(struct rx *rx, const struct rx_packet *p, uint64_t frame)
 static enum frame_placement
 check_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
 {
-	if (rx->moved && is_of_before(rx, p, frame))
+	if (rx->moved && is_of_old_window(rx, p, frame))
 		return frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 	if (p->held >= RX_HELD && !rx->first)
 		return check_held(rx, p, frame);
@@ -300,7 +300,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			if (result <= FRAME_PLACE_OUTLIER && counter != RX_STOPPED)
 				rx_note_drop(rx, p->stream, p->frame, counter);
 			else if (counter == RX_BEYOND)
-				note_beyond(rx, p->stream, p->frame);
+				count_beyond(rx, p->stream, p->frame);
 			rest = p->m;
 		}
 		release[released++] = rest;
@@ -366,7 +366,7 @@ place_pending(struct rx *rx)
 	if (frame_rx_is_moving(rx->table, rx->frx))
 		return 0;
 	rx->counted = true;
-	none_waits(rx);
+	clear_waiting(rx);
 	rx->first = frame_rx_begin_retry(rx->table, rx->frx, &rx->moved);
 	rx->arrived = 0;
 	set_pending(rx, place(rx, rx->pending, before));
@@ -464,7 +464,7 @@ poll_sources(struct rx *rx)
 	/* round-robin: no queue gets ahead of the others by more than a burst */
 	for (uint32_t b = 0; b < RX_BURSTS_A_POLL && more; b++) {
 		more = false;
-		for (uint32_t q = 0; q < rx->nb_queues && hand_all_on(rx); q++) {
+		for (uint32_t q = 0; q < rx->nb_queues && flush_handoffs(rx); q++) {
 			if (is_full(rx, q)) {
 				if (rx->transport->hold != NULL)
 					rx->transport->hold(rx, q);
@@ -511,7 +511,7 @@ drop_waiting(struct rx *rx)
 		rte_pktmbuf_free(rx->pending[i].m);
 	}
 	set_pending(rx, 0);
-	none_waits(rx);
+	clear_waiting(rx);
 	for (uint32_t i = 0; i < rx->table->config.nb_rx; i++) {
 		rte_pktmbuf_free_bulk(rx->handoff_out[i], rx->nb_handoff_out[i]);
 		counter_add(&rx->counters[RX_STOPPED], rx->nb_handoff_out[i]);
@@ -604,10 +604,10 @@ rx_poll(void *arg)
 		if (try)
 			n = place_pending(rx);
 	} else {
-		frame_rx_none_waits(rx->frx);
+		frame_rx_set_clean(rx->frx);
 	}
 	received = poll_sources(rx);
-	hand_all_on(rx);
+	flush_handoffs(rx);
 	/* check all pending packets: while nothing changes, this is repeated only now and then */
 	if (unlikely(any_is_full(rx)) && (try || received > 0 || rx->polls % FULL_POLLS == 0))
 		drop_blocking(rx);

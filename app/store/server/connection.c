@@ -23,9 +23,9 @@ store_connection_state_name(enum store_connection_state state)
 	static const char *const names[STORE_CONNECTION_STATES] = {
 		[STORE_FREE] = "free",
 		[STORE_PROVING] = "authenticating",
-		[STORE_RX_INVENTORY] = "hearing",
+		[STORE_RX_INVENTORY] = "receiving inventory",
 		[STORE_RECOVERING] = "recovering",
-		[STORE_TX_RESULTS] = "telling",
+		[STORE_TX_RESULTS] = "sending results",
 		[STORE_UP] = "up",
 		[STORE_ENDING] = "ending",
 		[STORE_LEAVING] = "leaving",

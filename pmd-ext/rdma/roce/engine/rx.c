@@ -155,7 +155,7 @@ multicast(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_f
 
 /** True if the opcode is valid for the queue pair. */
 static bool
-is_spoken(const struct roce_qp *qp, const struct roce_packet *pkt)
+opcode_is_valid(const struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	static const uint8_t transport[] = {
 		[RDMA_QP_RC] = ROCE_RC,
@@ -171,11 +171,11 @@ is_spoken(const struct roce_qp *qp, const struct roce_packet *pkt)
 
 /** Check a packet of a queue pair, except for its sequence. @return false: refused and counted */
 static bool
-is_welcome(struct roce_poll_group *pg, const struct roce_qp *qp, const struct roce_packet *pkt)
+packet_is_valid(struct roce_poll_group *pg, const struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	const enum rdma_qp_state state = roce_state(qp);
 
-	if (!is_spoken(qp, pkt)) {
+	if (!opcode_is_valid(qp, pkt)) {
 		roce_count(pg, ROCE_RX_OPCODE);
 		return false;
 	}
@@ -248,7 +248,7 @@ data(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from f
 	}
 	if (qp->poll_group != pg)
 		return hand_over(pg, qp->poll_group, pkt->m);
-	if (!is_welcome(pg, qp, pkt))
+	if (!packet_is_valid(pg, qp, pkt))
 		return false;
 	if (unlikely(pkt->flags & ROCE_F_CNP)) {
 		roce_congestion_notified(qp);
