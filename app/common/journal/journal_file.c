@@ -192,17 +192,24 @@ parts_fit(const struct ring_header *h, uint64_t size)
 	return false;
 }
 
+static bool
+version_is_known(uint32_t version)
+{
+	return version >= RING_OLDEST && version <= RING_VERSION;
+}
+
 /* Check a header that was read from a file of this size. */
 static int
 check_header(const struct ring_header *h, const char *path, uint64_t size, char *message)
 {
 	const char *what = NULL;
 
-	if (h->version != RING_VERSION) {
+	if (!version_is_known(h->version)) {
 		snprintf(message, PATH_MAX,
-			"%.3000s is a journal of version %u, expected version %u. Send or import "
-			"its batches with the version of braggline that created it, then remove it",
-			path, h->version, RING_VERSION);
+			"%.3000s is a journal of version %u, expected version %u to %u. Send or "
+			"import its batches with the version of braggline that created it, then "
+			"remove it",
+			path, h->version, RING_OLDEST, RING_VERSION);
 		return -EINVAL;
 	}
 	if (h->crc != header_crc(h))
@@ -607,7 +614,7 @@ header_is_begun(const struct ring_header *h, uint64_t size)
 	if (h->nb_batches > JOURNAL_BATCHES)
 		return false;
 	(void)lay_out_parts(&made);
-	return is_begun(h->version, RING_VERSION) && is_begun(h->size, size) &&
+	return (h->version == 0 || version_is_known(h->version)) && is_begun(h->size, size) &&
 		is_begun(h->ledger_at, made.ledger_at) && is_begun(h->runs_at, made.runs_at) &&
 		is_begun(h->batches_at, made.batches_at) && h->data_at <= size &&
 		h->data_size <= size && slot_bytes(h) <= size &&
@@ -902,6 +909,9 @@ journal_open(struct journal **ring, const struct journal_config *c, char message
 		return ret;
 	}
 	journal_repair(r);
+	/* first: an older program cannot read every batch that is added from now on */
+	PUT(r->header->version, RING_VERSION);
+	step(r);
 	*ring = r;
 	return ret;
 }

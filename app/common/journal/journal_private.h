@@ -9,8 +9,14 @@
 #include "arrow/crc32c.h"
 #include "journal/journal.h"
 
-#define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
+#define RING_MAGIC UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
+
+/*
+ * Version of new files. Older ones back to RING_OLDEST are adopted, because each version only adds
+ * to the one before it: 11 the area, 12 batches of pieces. What is added is zero in older files.
+ */
 #define RING_VERSION 12
+#define RING_OLDEST  10
 
 /* What is valid in the record of a store. Without STORE_USED, the record is free. */
 enum store_status {

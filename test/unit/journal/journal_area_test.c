@@ -1334,6 +1334,69 @@ test_versions(void **state)
 	unlink(path);
 }
 
+static void
+set_version(uint32_t version)
+{
+	write_at(offsetof(struct ring_header, version), &version, sizeof(version));
+}
+
+static uint32_t
+get_version(void)
+{
+	struct ring_header h;
+
+	read_at(0, &h, sizeof(h));
+	return h.version;
+}
+
+/*
+ * A journal of an older version is adopted. With the batches that this version had, such a file
+ * differs from a new one by the version only. It gets the new version before it gets any batch, but
+ * not from a reader.
+ */
+static void
+test_older_versions(void **state)
+{
+	/* without an area, its slot size, which was a reserved member, is 0 */
+	static const struct {
+		uint32_t version, slots, batches;
+	} of[] = {{10, 0, 1}, {11, SLOTS, 4}, {12, SLOTS, 5}};
+	struct journal *r;
+	uint32_t list[RECORDS], k;
+	unsigned int i, run;
+
+	for (i = 0; i < NB_OF(of); i++) {
+		unlink(path);
+		expect_config(0, of[i].slots > 0 ? SLOT_BYTES : 0, of[i].slots);
+		r = open_ring(1, NULL, NULL);
+		run = add_run(r);
+		for (k = 0; k < of[i].batches; k++)
+			assert_int_equal(put(r, run, k), k);
+		journal_close(r);
+		set_version(of[i].version);
+
+		assert_int_equal(journal_open_existing(&r, path, message), 0);
+		assert_int_equal(list_held(r, list), of[i].batches);
+		journal_repair(r);
+		journal_release(r, list[0]);
+		journal_close(r);
+		assert_int_equal(get_version(), of[i].version);
+
+		r = open_ring(1, NULL, NULL);
+		assert_int_equal(get_version(), RING_VERSION);
+		assert_int_equal(list_held(r, list), of[i].batches - 1);
+		(void)check_held(r);
+		/* a batch of pieces */
+		assert_int_not_equal(put(r, run, 8), UINT32_MAX);
+		journal_close(r);
+		r = open_ring(1, NULL, NULL);
+		assert_int_equal(list_held(r, list), of[i].batches);
+		(void)check_held(r);
+		journal_close(r);
+	}
+	unlink(path);
+}
+
 /* The message about a file that is too large names the settings that make it smaller. */
 static void
 test_no_space(void **state)
@@ -1365,7 +1428,7 @@ test_header_fields(void **state)
 {
 	static const uint32_t blocks[] = {0, SLOTS * 2 + 1, 1 << 20, UINT32_MAX};
 	struct ring_header good, h;
-	unsigned int i;
+	unsigned int i, version;
 
 	unlink(path);
 	expect_config(0, SLOT_BYTES, SLOTS);
@@ -1384,17 +1447,22 @@ test_header_fields(void **state)
 		open_ring(-EBADMSG, NULL, NULL);
 		assert_non_null(strstr(message, "do not match its size"));
 	}
-	h = good;
-	h.version = RING_VERSION - 1;
-	write_at(0, &h, sizeof(h));
+	write_at(0, &good, sizeof(good));
+	set_version(RING_VERSION + 1);
 	open_ring(-EINVAL, NULL, NULL);
-	assert_non_null(strstr(message, "version 11, expected version 12. Send or import its"));
-	/* its creator was killed at any moment of writing the header */
-	for (i = 0; i <= offsetof(struct ring_header, store); i += 4) {
-		memset(&h, 0, sizeof(h));
-		memcpy((uint8_t *)&h + 8, (uint8_t *)&good + 8, i > 8 ? i - 8 : 0);
-		write_at(0, &h, sizeof(h));
-		journal_close(open_ring(0, NULL, NULL));
+	assert_non_null(strstr(message, "version 13, expected version 10 to 12. Send or import"));
+	set_version(RING_OLDEST - 1);
+	open_ring(-EINVAL, NULL, NULL);
+	assert_non_null(strstr(message, "version 9, expected"));
+	/* its creator, of any version, was killed at any moment of writing the header */
+	for (version = RING_OLDEST; version <= RING_VERSION; version++) {
+		good.version = version;
+		for (i = 0; i <= offsetof(struct ring_header, store); i += 4) {
+			memset(&h, 0, sizeof(h));
+			memcpy((uint8_t *)&h + 8, (uint8_t *)&good + 8, i > 8 ? i - 8 : 0);
+			write_at(0, &h, sizeof(h));
+			journal_close(open_ring(0, NULL, NULL));
+		}
 	}
 	unlink(path);
 }
@@ -1417,6 +1485,7 @@ main(void)
 		cmocka_unit_test(test_changed_table),
 		cmocka_unit_test(test_probe),
 		cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_older_versions),
 		cmocka_unit_test(test_no_space),
 		cmocka_unit_test(test_header_fields),
 	};
