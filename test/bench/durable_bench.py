@@ -44,7 +44,7 @@ def play(build, where, rate, seconds, chain_type=Told):
     os.mkdir(where)
     chain = chain_type(build, where, 'none')
     store = chain.start_store()
-    recv = chain.start_recv(1 << 40)
+    recv = chain.start_recv()
     try:
         telemetry = Telemetry(f'{chain.name}_recv', recv)
         telemetry.wait('running')

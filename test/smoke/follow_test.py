@@ -41,11 +41,12 @@ IO_URING_SETUP = 425  # on all machines
 
 @contextlib.contextmanager
 def follower(*arguments, status=0, before=None, output=subprocess.DEVNULL):
-    """A process that follows, and is ended by SIGTERM. @return process"""
+    """A process that follows, and is ended by SIGTERM. @return process; said(): its messages so far"""
     with tempfile.TemporaryFile('w+') as err:
         with subprocess.Popen([EXPORT, '--follow', '--images-per-file', str(PER_FILE), *arguments],
                               stdin=subprocess.DEVNULL, stdout=output,
                               stderr=err, text=True, preexec_fn=before) as process:
+            process.said = lambda: os.pread(err.fileno(), 1 << 16, 0).decode()
             try:
                 yield process
             finally:
@@ -310,7 +311,7 @@ def what_cannot_be_followed_is_named(where):
     os.mkdir(f'{where}/flat')
     Writer(receive('flat', geometry=False), f'{where}/flat').end()
     with follower(f'{where}/flat', status=1) as process:
-        time.sleep(0.3)
+        wait('a message', lambda: '--geometry' in process.said())
     want(re.search('has no geometry.*--geometry', process.text), process.text)
     want(not os.path.exists(f'{where}/flat/lyso_master.h5'))
     for wrong in (['--format', 'cxi'], ['--frames', '3'], ['--overwrite'],

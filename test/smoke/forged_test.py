@@ -58,14 +58,14 @@ def main():
         chain = Chain(os.path.abspath(sys.argv[1]), where, 'store')
         journal = f'{where}/journal'
         try:
-            receiver = chain.start_recv(100000)
+            receiver = chain.start_recv()
             wait('held batches', lambda: any(len(n) >= HELD for _, n in images(chain)))
             kill(receiver)
             shutil.copy(chain.ring, journal)
             (key, numbers), = images(chain)
             # the thief's batches are stored first
             want(forge_journal(chain.ring) == len(numbers), 'not all were forged')
-            receiver = chain.start_recv(100000)
+            receiver = chain.start_recv()
             store = chain.start_store()
             wait('forged batches in the store', lambda: not any(k[0] == key[0] for k in held(chain.ring)))
             kill(receiver)

@@ -23,7 +23,6 @@ from chain import (BLOCK, batches as batches_of, files, flip, held, held_images,
 from forge import crc32c, forge_file, forge_journal
 from store_test import Chain, SECONDS, end, kill
 
-FRAMES = 3000
 ENOUGH = 20  # batches
 STORE_AT = 80  # of the first store in the header of a journal
 STORE_BYTES = 88
@@ -111,7 +110,7 @@ def check_usage(store):
 def leave(chain, store):
     """Stop the store during a run, then kill the receiver. @return the batches in its journal"""
     program = chain.start_store()
-    receiver = chain.start_recv(FRAMES)
+    receiver = chain.start_recv()
     # all commands that write detect the running store
     store('reconcile', chain.stored, status=1, says='in use by a running braggline-store')
     store('import', '--to', chain.stored, chain.where, status=1, says='in use by a running braggline-store')
@@ -133,7 +132,6 @@ def leave(chain, store):
     end(program, 'braggline-store')
     # batches from now on stay in the journal
     wait('batches in the ring', lambda: sum(map(len, held(chain.ring).values())) >= ENOUGH)
-    want(receiver.poll() is None, 'the run was over too soon')
     kill(receiver)
     left = held(chain.ring)
     want(left, 'nothing is held')

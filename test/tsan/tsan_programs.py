@@ -25,6 +25,7 @@ BUILD = os.path.abspath(sys.argv[1])
 OPTIONS = os.environ.get('TSAN_OPTIONS', f'suppressions={HERE}/suppressions.txt')
 # frames/s; the sanitizer costs a factor of ten
 receiver.RATE = store_test.RATE = 100
+FRAMES = 300  # that a receiver sends to a store
 
 
 def no_reports(where):
@@ -87,9 +88,14 @@ def receiver_and_store(where):
     chain = store_test.Chain(BUILD, where, 'none')
     try:
         store = chain.start_store()
-        recv = chain.start_recv(300)
+        recv = chain.start_recv()
         telemetry = receiver.Telemetry(f'{chain.name}_recv', recv)
         of_store = receiver.Telemetry(f'{chain.name}_store', store, '/braggline/store')
+        while telemetry.get('ledger')['frames']['frames'] < FRAMES:
+            ask_for_everything(of_store, ports=False)
+            ask_for_everything(telemetry, ports=False)
+            time.sleep(0.05)
+        recv.send_signal(signal.SIGTERM)
         while recv.poll() is None:
             ask_for_everything(of_store, ports=False)
             try:
