@@ -35,10 +35,11 @@ struct change {
 } __attribute__((packed)); /* followed by `size` bytes */
 
 #define RECORDS 12
-#define BLOCKS	20 /* of data */
+#define BLOCKS	22 /* of data */
 #define SLOTS	8  /* of a block each */
 #define RUNS	3
 #define STORES	2
+#define MANY	(JOURNAL_BLOCK_PIECES + 1) /* pieces of a table that is after the body */
 
 /* Parts of the file that are changed, by this program or by the code under test. */
 static struct area {
@@ -119,16 +120,21 @@ sign_references(struct ring_batch *b, const struct journal_reference *table, boo
 	return crc;
 }
 
-/* Sign the table of pieces in a block. @return sum of those that are in the space after it */
+/*
+ * Sign the table of pieces, if it is in the space from the body on or in the block before it.
+ * @return sum of those that are in the space
+ */
 static uint32_t
-sign_pieces(struct ring_batch *b, const uint8_t *block, uint64_t space)
+sign_pieces(struct ring_batch *b, const uint8_t *body, uint64_t space)
 {
-	const uint8_t *const body = block + XFER_BLOCK;
 	const uint32_t n = b->nb_pieces < JOURNAL_PARTS ? b->nb_pieces : JOURNAL_PARTS;
+	const uint64_t after = table_after(n);
 	struct journal_piece table[JOURNAL_PARTS];
 	uint32_t i, crc = 0;
 
-	memcpy(table, block, sizeof(table));
+	if (after > space || (after > 0 && b->body_bytes > space - after))
+		return 0;
+	memcpy(table, after > 0 ? body + b->body_bytes : body - XFER_BLOCK, n * sizeof(table[0]));
 	b->table_crc = arrow_crc32c(0, table, n * sizeof(*table));
 	for (i = 0; i < n; i++) {
 		if (table[i].at <= space && table[i].bytes <= space - table[i].at)
@@ -151,7 +157,7 @@ sign_batch(struct ring_batch *b, bool bytes)
 	if (b->nb_pieces > 0) {
 		if (at + 2 * XFER_BLOCK > end)
 			return;
-		crc = sign_pieces(b, body, end - at - 2 * XFER_BLOCK);
+		crc = sign_pieces(b, body + XFER_BLOCK, end - at - 2 * XFER_BLOCK);
 		size = 0;
 	} else if (b->nb_references > 0) {
 		struct journal_reference table[JOURNAL_REFERENCES];
@@ -394,12 +400,13 @@ put_in_slots(struct journal *r, struct journal_batch *b, uint32_t n, uint64_t re
 	return true;
 }
 
-/* Put a batch whose body is in two pieces: the second is the first in the room. */
+/* Put a batch whose body is in pieces: the last one is the first in the room. */
 static bool
-put_in_pieces(struct journal *r, struct journal_batch *b)
+put_in_pieces(struct journal *r, struct journal_batch *b, uint32_t n)
 {
-	const struct journal_piece piece[2] = {{1001, XFER_BLOCK - 1001}, {0, 1001}};
-	uint8_t *to = journal_reserve(r, 2 * XFER_BLOCK), *at;
+	uint8_t *to = journal_reserve(r, 2 * XFER_BLOCK + table_after(n)), *at;
+	struct journal_piece piece[MANY];
+	uint64_t left = XFER_BLOCK;
 	uint32_t i;
 
 	if (to == NULL)
@@ -407,12 +414,15 @@ put_in_pieces(struct journal *r, struct journal_batch *b)
 	memset(to, (int)b->sequence, XFER_BLOCK);
 	b->body_bytes = XFER_BLOCK;
 	b->body_crc32c = 0;
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < n; i++) {
+		piece[i].bytes = i + 1 < n ? XFER_BLOCK / (n + 1) : left;
+		left -= piece[i].bytes;
+		piece[i].at = left;
 		at = to + 2 * XFER_BLOCK + piece[i].at;
 		memset(at, (int)(b->sequence + i), piece[i].bytes);
 		b->body_crc32c = arrow_crc32c(b->body_crc32c, at, piece[i].bytes);
 	}
-	journal_scatter(r, b, piece, 2);
+	journal_scatter(r, b, piece, n);
 	return true;
 }
 
@@ -460,7 +470,7 @@ use(struct journal *r)
 		if (n % 2 && put_in_slots(r, &in_slots, 2, 1000))
 			(void)journal_commit(r, &in_slots);
 		in_pieces = (struct journal_batch){.sequence = 3000 + n, .run = b.run};
-		if (n % 3 == 0 && put_in_pieces(r, &in_pieces))
+		if (n % 3 == 0 && put_in_pieces(r, &in_pieces, n % 2 == 0 ? MANY : 2))
 			(void)journal_commit(r, &in_pieces);
 	}
 	check_slots(r);
@@ -581,7 +591,7 @@ make_ring(void)
 		b.table = b.sequence % XFER_TABLES;
 		b.nb_references = b.nb_pieces = 0;
 		if (b.sequence == 2 || b.sequence == 8) {
-			WANT(put_in_pieces(r, &b));
+			WANT(put_in_pieces(r, &b, b.sequence == 2 ? MANY : 2));
 		} else if (b.sequence == 4 || b.sequence == 5 || b.sequence == 7) {
 			WANT(put_in_slots(r, &b, 2, 1000));
 		} else {
@@ -633,6 +643,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	struct ring_batch record[RECORDS];
 	static uint8_t raw[1 + HEADER_BLOCKS * XFER_BLOCK];
 	unsigned int i;
+	size_t at;
 
 	snprintf(path, sizeof(path), "/dev/shm/braggline-journal-fuzz-%d", (int)getpid());
 	make_ring();
@@ -666,12 +677,15 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	seed_numbers("refer", 1, sizeof(record[0]) * i, sizeof(record[0]) * (i + 1));
 	seed_numbers("table", 2, record[i].position + XFER_BLOCK,
 		record[i].position + XFER_BLOCK + 2 * sizeof(struct journal_reference));
-	/* a batch in pieces, and its table */
-	for (i = 0; i < RECORDS && record[i].nb_pieces == 0; i++)
-		;
-	WANT(i < RECORDS);
-	seed_numbers("pieces", 1, sizeof(record[0]) * i, sizeof(record[0]) * (i + 1));
-	seed_numbers("list", 2, record[i].position + XFER_BLOCK,
-		record[i].position + XFER_BLOCK + 2 * sizeof(struct journal_piece));
+	/* batches in pieces, and their tables */
+	for (i = 0; i < RECORDS; i++) {
+		if (record[i].nb_pieces == 0)
+			continue;
+		seed_numbers("pieces", 1, sizeof(record[0]) * i, sizeof(record[0]) * (i + 1));
+		at = record[i].position + XFER_BLOCK;
+		if (record[i].nb_pieces == MANY)
+			at += XFER_BLOCK + record[i].body_bytes;
+		seed_numbers("list", 2, at, at + 2 * sizeof(struct journal_piece));
+	}
 	return 0;
 }

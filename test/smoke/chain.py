@@ -64,7 +64,8 @@ def body_in_journal(ring, record, metadata):
     want(references == 0, 'a body in slots')
     if pieces == 0:
         return [(metadata + BLOCK, size)]
-    ring.seek(metadata + BLOCK)
+    # a table that is larger than a block is behind the body
+    ring.seek(metadata + BLOCK + (BLOCK + size if 16 * pieces > BLOCK else 0))
     return [(metadata + 2 * BLOCK + at, part)
             for at, part in struct.iter_unpack('<QQ', ring.read(16 * pieces))]
 

@@ -47,10 +47,11 @@
 
 /**
  * Maximum number of parts of a body that is in memory of batch_place. Adjacent parts that are not
- * in this memory count as one. A row of CSR data has three parts. Rows beyond the limit are copied
- * to memory of the builder.
+ * in this memory count as one. A row of CSR data has three parts, so this is enough for the
+ * BATCH_FRAMES_INTERVAL rows that a batch has at most, unless frames_interval is larger. Rows beyond
+ * the limit are copied to memory of the builder.
  */
-#define BATCH_PLACE_PARTS 256
+#define BATCH_PLACE_PARTS 3328
 
 /** A record batch. The structure is valid until batch_emit returns; for its bytes see `lasting`. */
 struct batch {

@@ -23,7 +23,7 @@
 struct batch;
 
 /** Maximum number of parts of a batch's body. */
-#define ARROW_PARTS_MAX 256
+#define ARROW_PARTS_MAX 3328
 
 /** Buckets of a histogram. Bucket i counts times below 2^i us, the last one all others. */
 #define ARROW_LATENCY_BUCKETS 24

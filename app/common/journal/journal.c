@@ -70,12 +70,12 @@ journal_scatter(struct journal *r, struct journal_batch *batch, const struct jou
 {
 	const size_t size = n * sizeof(*piece);
 
-	memcpy(table_at(r, r->reserved), piece, size);
+	memcpy(pieces_at(r, r->reserved, batch->body_bytes, n), piece, size);
 	step(r);
 	batch->position = r->reserved;
 	batch->nb_pieces = n;
 	batch->table_crc32c = arrow_crc32c(0, piece, size);
-	r->next = r->reserved + 2 * XFER_BLOCK + batch->body_bytes;
+	r->next = r->reserved + 2 * XFER_BLOCK + batch->body_bytes + table_after(n);
 	r->filled++;
 }
 
@@ -170,7 +170,8 @@ journal_place_parts(const struct journal *r, uint32_t index, const struct iovec 
 	to->metadata = data_at(r, k->position);
 	to->body = to->metadata + room_head(k);
 	to->in_slot = in_slot;
-	to->piece = k->nb_pieces > 0 ? table_at(r, k->position) : NULL;
+	to->piece =
+		k->nb_pieces > 0 ? pieces_at(r, k->position, k->body_bytes, k->nb_pieces) : NULL;
 	to->nb_parts = k->nb_pieces > 0
 		? k->nb_pieces
 		: k->nb_references + (k->nb_references == 0 || k->rest_bytes > 0);
@@ -223,7 +224,7 @@ bool
 journal_pieces_are_sound(const struct journal *r, uint32_t batch)
 {
 	const struct ring_batch *k = &r->known[batch];
-	const struct journal_piece *piece = table_at(r, k->position);
+	const struct journal_piece *piece = pieces_at(r, k->position, k->body_bytes, k->nb_pieces);
 	uint64_t left = k->body_bytes;
 	uint32_t i;
 

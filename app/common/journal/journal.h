@@ -50,7 +50,7 @@
 /** maximum and default number of batches that are held or in doubt */
 #define JOURNAL_BATCHES 65536
 /** maximum number of parts of a batch's body: pieces; or references, and what follows them */
-#define JOURNAL_PARTS 256
+#define JOURNAL_PARTS 3328
 /** maximum number of slots that a batch refers to */
 #define JOURNAL_REFERENCES 127
 #define JOURNAL_NO_SLOT	   UINT32_MAX
@@ -60,9 +60,14 @@
 
 /** A part of a body that is in the room of the batch. */
 struct journal_piece {
-	uint64_t at; /**< of its first byte in the room, from the end of the table on */
+	uint64_t at; /**< of its first byte, from the start of the body's bytes in the room on */
 	uint64_t bytes;
 };
+
+/** pieces of a table that is before the body's bytes in a room; a larger one is after them */
+#define JOURNAL_BLOCK_PIECES (XFER_BLOCK / sizeof(struct journal_piece))
+/** maximum size of what a table of pieces needs in a room, bytes */
+#define JOURNAL_TABLE_MAX (XFER_BLOCK + JOURNAL_PARTS * sizeof(struct journal_piece))
 
 /**
  * State of a batch that is held or in doubt. Its bytes are `metadata`, then the parts of the body:
@@ -345,13 +350,15 @@ void journal_refer(struct journal *r, struct journal_batch *batch,
 
 /**
  * Fill the reserved room with a batch whose body is in the room in another order: the body consists
- * of pieces of the room, in the order given. Of the room, the table of the pieces takes the block
- * behind the metadata: the body's bytes begin 2 x XFER_BLOCK behind the start, and
- * journal_reserve() was called for at least XFER_BLOCK + body_bytes. Unlike a table of references,
- * the table is only in the file, as the metadata is: if it changes, the batch is damaged.
+ * of pieces of the room, in the order given. The body's bytes begin 2 x XFER_BLOCK after the start
+ * of the room. The table of the pieces takes the block before them. A larger one takes blocks after
+ * them, and leaves that block unused. Unlike a table of references, the table is only in the
+ * file, as the metadata is: if it changes, the batch is damaged. journal_reserve() was called for
+ * JOURNAL_TABLE_MAX + body_bytes, or for XFER_BLOCK + body_bytes if n is at most
+ * JOURNAL_BLOCK_PIECES.
  * @param batch  `body_bytes` is used: the sum of the pieces, a multiple of XFER_BLOCK. The members
  *   that name this function, and `position`, are set
- * @param piece  in the first `body_bytes` bytes behind the table
+ * @param piece  in the first `body_bytes` bytes
  * @param n  1 to JOURNAL_PARTS
  */
 void journal_scatter(struct journal *r, struct journal_batch *batch,

@@ -120,7 +120,7 @@ void
 journal_refer(struct journal *r, struct journal_batch *batch,
 	const struct journal_reference *reference, uint32_t n)
 {
-	struct journal_reference *table = table_at(r, r->reserved);
+	struct journal_reference *table = references_at(r, r->reserved);
 	struct iovec *part = r->in_slot[reference[0].slot];
 	uint32_t i, crc = 0;
 
@@ -150,7 +150,7 @@ journal_references_mend(struct journal *r, uint32_t batch)
 
 	if (first == JOURNAL_NO_SLOT)
 		return false;
-	to = table_at(r, k->position);
+	to = references_at(r, k->position);
 	for (i = 0; i < k->nb_references; i++)
 		table[i] = reference_to(r, &r->in_slot[first][i]);
 	if (memcmp(to, table, i * sizeof(table[0])) == 0)
@@ -182,7 +182,7 @@ journal_references_open(
 	uint32_t i, crc = k->table_crc;
 	int wrong;
 
-	memcpy(table, table_at(r, k->position), k->nb_references * sizeof(table[0]));
+	memcpy(table, references_at(r, k->position), k->nb_references * sizeof(table[0]));
 	wrong = journal_bytes_open(table, k->nb_references * sizeof(table[0]), &crc);
 	/* the checksum itself is part of the record, and right */
 	if (wrong < 0 || crc != k->table_crc)

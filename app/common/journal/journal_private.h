@@ -13,9 +13,10 @@
 
 /*
  * Version of new files. Older ones back to RING_OLDEST are adopted, because each version only adds
- * to the one before it: 11 the area, 12 batches of pieces. What is added is zero in older files.
+ * to the one before it: 11 the area, 12 batches of pieces, 13 tables of pieces that are larger than
+ * a block. What is added is zero in older files.
  */
-#define RING_VERSION 12
+#define RING_VERSION 13
 #define RING_OLDEST  10
 
 /* What is valid in the record of a store. Without STORE_USED, the record is free. */
@@ -184,12 +185,13 @@ static_assert(sizeof(struct ring_batch) == 128, "two cache lines");
 
 /*
  * A table of references is an array of struct journal_reference, a table of pieces one of struct
- * journal_piece. It has a block of the room, between the metadata and what is there of the body.
+ * journal_piece. It has a block of the room, between the metadata and what is there of the body. A
+ * table of pieces that is larger has blocks after the body instead.
  */
 static_assert(sizeof(struct journal_reference) == 24, "layout");
 static_assert(JOURNAL_REFERENCES * sizeof(struct journal_reference) <= XFER_BLOCK, "one block");
 static_assert(sizeof(struct journal_piece) == 16, "layout");
-static_assert(JOURNAL_PARTS * sizeof(struct journal_piece) <= XFER_BLOCK, "one block");
+static_assert(JOURNAL_TABLE_MAX % XFER_BLOCK == 0, "blocks");
 
 /*
  * The status of a batch, a run or a store changes, so it has a checksum of its own, in the same
@@ -463,12 +465,22 @@ room_head(const struct ring_batch *k)
 	return (k->nb_references > 0 || k->nb_pieces > 0 ? 2 : 1) * XFER_BLOCK;
 }
 
+/* Bytes of a table of pieces that are after the body. */
+static inline uint64_t
+table_after(uint32_t nb_pieces)
+{
+	return nb_pieces > JOURNAL_BLOCK_PIECES
+		? round_up(nb_pieces * sizeof(struct journal_piece), XFER_BLOCK)
+		: 0;
+}
+
 /* Size of the room of a batch, bytes. */
 static inline uint64_t
 room_bytes(const struct ring_batch *k)
 {
 	return room_head(k) +
-		(k->nb_references > 0 ? round_up(k->rest_bytes, XFER_BLOCK) : k->body_bytes);
+		(k->nb_references > 0 ? round_up(k->rest_bytes, XFER_BLOCK) : k->body_bytes) +
+		table_after(k->nb_pieces);
 }
 
 /* End of the room of a batch. */
@@ -485,11 +497,20 @@ data_at(const struct journal *r, uint64_t position)
 	return r->data + position % r->data_size;
 }
 
-/* The table of references or pieces in the room at a position. */
-static inline void *
-table_at(const struct journal *r, uint64_t position)
+/* The table of references in the room at a position. */
+static inline struct journal_reference *
+references_at(const struct journal *r, uint64_t position)
 {
-	return data_at(r, position) + XFER_BLOCK;
+	return (struct journal_reference *)(data_at(r, position) + XFER_BLOCK);
+}
+
+/* The table of pieces in the room at a position. */
+static inline struct journal_piece *
+pieces_at(const struct journal *r, uint64_t position, uint64_t body_bytes, uint32_t nb_pieces)
+{
+	const uint64_t body = table_after(nb_pieces) > 0 ? XFER_BLOCK + body_bytes : 0;
+
+	return (struct journal_piece *)(data_at(r, position) + XFER_BLOCK + body);
 }
 
 /**

@@ -1322,7 +1322,7 @@ egress_room(struct egress *e, enum arrow_table table, uint64_t size)
 	if (size > most || most > stats.room / ROOM_PART)
 		return NULL;
 	e->room_table = table;
-	e->room = journal_reserve(e->journal, XFER_BLOCK + most);
+	e->room = journal_reserve(e->journal, JOURNAL_TABLE_MAX + most);
 	return e->room != NULL ? e->room + 2 * XFER_BLOCK : NULL;
 }
 

@@ -30,12 +30,9 @@ RTE_LOG_REGISTER(store_client_logtype, braggline.xfer, NOTICE);
 	rte_log(RTE_LOG_##level, store_client_logtype, "xfer: store %s: " fmt "\n", \
 		store_client_name(s), ##__VA_ARGS__)
 
-#define WINDOW	 256	      /* maximum number of batches in flight */
-#define WRITES	 (2 * WINDOW) /* WRITE requests for bodies and for descriptors */
-#define STAGE	 128	      /* bytes of a descriptor in flight, in its own cache lines */
+#define WINDOW	 256 /* maximum number of batches in flight */
+#define STAGE	 128 /* bytes of a descriptor in flight, in its own cache lines */
 #define NO_BATCH UINT32_MAX
-
-static_assert(JOURNAL_PARTS < WRITES, "the queue takes a body of any number of parts");
 
 /* FIFO of batches. */
 struct queue {
@@ -92,7 +89,8 @@ struct store_client {
 	uint32_t nb_free[XFER_TABLES];
 	uint32_t free_stage[WINDOW];
 	uint32_t nb_free_stages;
-	uint32_t writes; /* WRITE requests in flight */
+	uint32_t writes;      /* WRITE requests in flight, for bodies and for descriptors */
+	uint32_t most_writes; /* maximum number of these */
 	/* ms: the last result, or the last time that no batch waited for one */
 	uint64_t progress_at;
 	uint64_t bad_since; /* ms: since when the store is not in a good state; 0: it is */
@@ -566,7 +564,7 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	}
 	nb_parts = journal_parts(&b, part);
 	writes = count_writes(s, part, nb_parts) + 1;
-	if (s->writes + writes > WRITES)
+	if (s->writes + writes > s->most_writes)
 		return false;
 	number = s->free_slot[table][s->nb_free[table] - 1];
 	stage = s->free_stage[s->nb_free_stages - 1];
@@ -1019,7 +1017,7 @@ begin_connection(struct store_client *s)
 		.dev = s->config.dev,
 		.pd = s->config.pd,
 		.poll_group = s->config.poll_group,
-		.writes = WRITES,
+		.writes = s->most_writes,
 		.extra = WINDOW * STAGE,
 		.sge = s->config.max_sge,
 		.ops = &link_ops,
@@ -1537,6 +1535,8 @@ store_client_open(struct store_client **sender, const struct store_client_config
 	if (s == NULL)
 		return -ENOMEM;
 	s->config = *config;
+	/* also a body of the most parts: WRITEs that gather as many as they can, and some shorter */
+	s->most_writes = RTE_MAX(2 * WINDOW, JOURNAL_PARTS / config->max_sge + WINDOW);
 	s->down_since = xfer_qp_clock();
 	if (!journal_run_get(config->journal, config->run, &s->run)) {
 		free(s);

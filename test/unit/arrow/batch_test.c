@@ -415,14 +415,16 @@ place_emit(void *arg, const struct batch *b)
 
 /* @param csr  all kept frames are CSR data */
 static void
-place_frames(struct sample *s, const struct batch_builder_config *c, bool csr)
+place_frames(struct sample *s, const struct batch_builder_config *c, unsigned int frames, bool csr)
 {
 	const uint64_t row_ptrs = (gk_rows(&s->geometry) + 1) * sizeof(uint32_t);
 	struct batch_builder *b;
 	unsigned int i;
 
 	assert_int_equal(batch_builder_create(&b, c), 0);
-	for (i = 0; i < 200; i++) {
+	if (frames > 200)
+		s->layout.nnz_cap = 50; /* many frames fit into byte_limit */
+	for (i = 0; i < frames; i++) {
 		sample_next(s, 1, csr ? 8 : 6);
 		if (csr && frame_verdict_is_kept(s->record.verdict)) {
 			s->record.kind = GK_KIND_CSR;
@@ -446,7 +448,8 @@ place_frames(struct sample *s, const struct batch_builder_config *c, bool csr)
  * @param way  the last one: 0: in the builder's memory; 1: elsewhere; 2: every second batch
  */
 static void
-check_placed(enum gk_value value, bool chunks, bool csr, uint32_t interval, unsigned int last)
+check_placed(enum gk_value value, bool chunks, unsigned int frames, bool csr, uint32_t interval,
+	unsigned int last)
 {
 	uint8_t *expected = NULL;
 	struct batch_builder_config c;
@@ -471,7 +474,7 @@ check_placed(enum gk_value value, bool chunks, bool csr, uint32_t interval, unsi
 			place.memory = aligned_alloc(ARROW_BLOCK, PLACE_BYTES);
 			assert_non_null(place.memory);
 		}
-		place_frames(&s, &c, csr);
+		place_frames(&s, &c, frames, csr);
 		if (way == 0) {
 			expected = place.bytes;
 			nb = place.nb;
@@ -533,22 +536,26 @@ placed_and_destroyed(void **state)
 static void
 placed(void **state)
 {
-	check_placed(GK_VALUE_F32, false, false, 5, 1);
+	check_placed(GK_VALUE_F32, false, 200, false, 5, 1);
 	assert_true(place.placed > 10);
 	assert_true(place.empty > 1);
 	/* not those of chunks, which are compressed to that place */
 	assert_true(place.copied <= place.kept);
-	check_placed(GK_VALUE_F32, false, false, 5, 2);
+	check_placed(GK_VALUE_F32, false, 200, false, 5, 2);
 	assert_true(place.placed > 10);
-	check_placed(GK_VALUE_I16, true, false, 5, 2);
+	check_placed(GK_VALUE_I16, true, 200, false, 5, 2);
 	/* each byte of CSR data is copied once */
-	check_placed(GK_VALUE_F32, false, true, 20, 1);
+	check_placed(GK_VALUE_F32, false, 200, true, 20, 1);
 	assert_int_equal(place.copied, place.kept);
 	assert_true(place.most > 3 * 15);
-	check_placed(GK_VALUE_I16, true, true, 20, 1);
+	check_placed(GK_VALUE_I16, true, 200, true, 20, 1);
 	assert_int_equal(place.copied, place.kept);
+	/* a batch of as many rows as frames_interval has by default */
+	check_placed(GK_VALUE_F32, false, BATCH_FRAMES_INTERVAL, true, BATCH_FRAMES_INTERVAL, 1);
+	assert_int_equal(place.copied, place.kept);
+	assert_true(place.most > 2900);
 	/* more rows than there can be parts */
-	check_placed(GK_VALUE_F32, false, true, 150, 1);
+	check_placed(GK_VALUE_F32, false, 1200, true, 1200, 1);
 	assert_in_range(place.most, BATCH_PLACE_PARTS - 10, BATCH_PLACE_PARTS);
 	assert_true(place.copied > place.kept && place.copied < 2 * place.kept);
 }

@@ -32,6 +32,7 @@
 #define SLOTS	    10
 #define SLOT_BYTES  (2 * XFER_BLOCK)
 #define SEQUENCES   400
+#define PIECES_MAX  300 /* of a batch */
 #define NB_OF(a)    (sizeof(a) / sizeof((a)[0]))
 
 static uint64_t seed;
@@ -121,11 +122,16 @@ rest_of(uint64_t sequence)
 		(sequence % 3 + (references_of(sequence) == 0)) * XFER_BLOCK;
 }
 
-/* Pieces that a batch without references has; of some, the body is in order instead. */
+/*
+ * Pieces that a batch without references has; of some, the body is in order instead. Some tables
+ * fill a block, or are larger.
+ */
 static uint32_t
 pieces_of(uint64_t sequence)
 {
-	return references_of(sequence) == 0 ? sequence / 4 % 4 : 0;
+	static const uint32_t of[] = {0, 1, PIECES_MAX, 3, 0, 256, 257, 2};
+
+	return references_of(sequence) == 0 ? of[sequence / 4 % NB_OF(of)] : 0;
 }
 
 /* A piece of the body: the last one is the first in the room. */
@@ -133,8 +139,8 @@ static struct journal_piece
 piece_of(uint64_t sequence, uint32_t i)
 {
 	const uint64_t n = pieces_of(sequence), bytes = rest_of(sequence);
-	const uint64_t from = bytes * i / n + i,
-		       to = i + 1 < n ? bytes * (i + 1) / n + i + 1 : bytes;
+	const uint64_t from = bytes * i / n + i % 3,
+		       to = i + 1 < n ? bytes * (i + 1) / n + (i + 1) % 3 : bytes;
 
 	return (struct journal_piece){bytes - to, to - from};
 }
@@ -162,7 +168,7 @@ fill(struct journal *r, struct journal_batch *b, uint64_t sequence, unsigned int
 	const uint32_t n = references_of(sequence), nb_pieces = pieces_of(sequence);
 	const bool has_table = n > 0 || nb_pieces > 0;
 	struct journal_reference reference[JOURNAL_REFERENCES];
-	struct journal_piece piece[4];
+	struct journal_piece piece[PIECES_MAX];
 	uint64_t slot_bytes, at = 0;
 	uint32_t slots, i, k, crc = 0;
 	uint8_t *area = journal_area(r, &slot_bytes, &slots), *to;
@@ -184,7 +190,9 @@ fill(struct journal *r, struct journal_batch *b, uint64_t sequence, unsigned int
 		if (reference[i].slot == JOURNAL_NO_SLOT)
 			break;
 	}
-	to = i == n ? journal_reserve(r, has_table * XFER_BLOCK + b->rest_bytes) : NULL;
+	to = i == n ? journal_reserve(
+			      r, has_table * XFER_BLOCK + b->rest_bytes + table_after(nb_pieces))
+		    : NULL;
 	if (to == NULL) {
 		while (i-- > 0)
 			journal_slot_return(r, reference[i].slot);
@@ -636,11 +644,13 @@ struct three {
 	};
 	uint64_t record_at;
 	uint64_t table_at;
+	uint64_t body_at; /* of pieces */
 	uint64_t area_at;
 	uint32_t sum;
 };
 #define SECOND 5  /* its sequence number: three references, then a rest */
 #define PIECES 12 /* another one: three pieces */
+#define MANY   8  /* PIECES_MAX pieces: their table is after the body */
 
 /* @param second  sequence number of the second batch; the others have references */
 static struct three
@@ -661,10 +671,14 @@ make_three(uint64_t second)
 	f.record_at = f.header.batches_at + sizeof(f.record);
 	read_at(f.record_at, &f.record, sizeof(f.record));
 	assert_int_equal(f.record.nb_references, second == SECOND ? 3 : 0);
-	assert_int_equal(f.record.nb_pieces, second == SECOND ? 0 : 3);
+	assert_int_equal(f.record.nb_pieces, second == SECOND ? 0 : pieces_of(second));
 	assert_true(f.record.rest_bytes > 0 || second != SECOND);
 	f.table_at = f.header.data_at + f.record.position + XFER_BLOCK;
-	read_at(f.table_at, f.table, sizeof(f.table));
+	f.body_at = f.table_at + XFER_BLOCK;
+	if (second == MANY)
+		f.table_at = f.body_at + f.record.body_bytes;
+	read_at(f.table_at, f.table,
+		second == SECOND ? sizeof(f.table) : pieces_of(second) * sizeof(f.piece[0]));
 	f.area_at = f.header.data_at + f.header.data_size;
 	f.sum = checksum();
 	return f;
@@ -675,7 +689,7 @@ static void
 write_second(struct three *f)
 {
 	const size_t size = f->record.nb_references % 128 * sizeof(f->table[0]) +
-		f->record.nb_pieces % 256 * sizeof(f->piece[0]);
+		f->record.nb_pieces % JOURNAL_PARTS * sizeof(f->piece[0]);
 
 	f->record.table_crc = arrow_crc32c(0, f->table, size);
 	f->record.crc = batch_crc(&f->record);
@@ -754,7 +768,10 @@ expect_damaged(const char *text, bool placed)
 		assert_int_equal(d.batch.metadata != NULL, placed);
 		n = journal_parts(&d.batch, part);
 		if (d.known)
-			assert_int_equal(n, !placed ? 0 : d.batch.nb_pieces > 0 ? 3 : 4);
+			assert_int_equal(n,
+				!placed				? 0
+					: d.batch.nb_pieces > 0 ? d.batch.nb_pieces
+								: 4);
 		else
 			assert_int_equal(n, 0);
 		for (k = 0; k < n; k++) {
@@ -934,43 +951,52 @@ test_forged(void **state)
 
 /* Damage of a batch in pieces. Its table is as the metadata: no wrong bit of it is corrected. */
 static void
-test_pieces(void **state)
+damage_pieces(uint64_t second)
 {
+	const size_t n = pieces_of(second);
 	struct three f;
 	size_t i;
 
-	for (i = 0; i < 3 * sizeof(f.piece[0]); i += 3) {
-		f = make_three(PIECES);
+	for (i = 0; i < n * sizeof(f.piece[0]); i += n) {
+		f = make_three(second);
 		flip(f.table_at + i, 1u << i % 8);
 		expect_damaged("its table of pieces is damaged; run run", false);
 	}
-	for (i = 0; i < 3; i++) {
-		f = make_three(PIECES);
-		flip(f.table_at + XFER_BLOCK + f.piece[i].at, 1);
+	for (i = 0; i < n; i += n / 3) {
+		f = make_three(second);
+		flip(f.body_at + f.piece[i].at, 1);
 		expect_damaged("its body is damaged; run run", true);
-		f = make_three(PIECES);
-		flip(f.table_at + XFER_BLOCK + f.piece[i].at + f.piece[i].bytes - 1, 1);
+		f = make_three(second);
+		flip(f.body_at + f.piece[i].at + f.piece[i].bytes - 1, 1);
 		expect_damaged("its body is damaged; run run", true);
 	}
-	f = make_three(PIECES);
-	flip(f.table_at - 1, 1);
+	f = make_three(second);
+	flip(f.body_at - XFER_BLOCK - 1, 1);
 	expect_damaged("its metadata is damaged; run run", true);
 	/* the status of its record: the pieces are still known, unless the table is damaged, too */
-	f = make_three(PIECES);
+	f = make_three(second);
 	flip(f.record_at, 3);
 	flip(f.record_at + 5, 3);
 	expect_damaged("its record is damaged; run run", true);
-	f = make_three(PIECES);
+	f = make_three(second);
 	flip(f.record_at, 3);
 	flip(f.record_at + 5, 3);
 	flip(f.table_at, 1);
 	expect_damaged("its record is damaged; run run", false);
-	/* what follows the table is not used */
-	f = make_three(PIECES);
-	flip(f.table_at + 3 * sizeof(f.piece[0]), 1);
+	/* what follows the table is not used, nor the block of a table that is after the body */
+	f = make_three(second);
+	flip(f.table_at + n * sizeof(f.piece[0]), 1);
+	flip(f.body_at - 1, 1);
 	journal_close(open_ring(1, NULL, NULL));
 	assert_non_null(strstr(message, "0 damaged, 0 corrected"));
 	unlink(path);
+}
+
+static void
+test_pieces(void **state)
+{
+	damage_pieces(PIECES);
+	damage_pieces(MANY);
 }
 
 /* Pieces out of range are refused, even with right checksums. */
@@ -1360,7 +1386,7 @@ test_older_versions(void **state)
 	/* without an area, its slot size, which was a reserved member, is 0 */
 	static const struct {
 		uint32_t version, slots, batches;
-	} of[] = {{10, 0, 1}, {11, SLOTS, 4}, {12, SLOTS, 5}};
+	} of[] = {{10, 0, 1}, {11, SLOTS, 4}, {12, SLOTS, 5}, {13, 0, 1}};
 	struct journal *r;
 	uint32_t list[RECORDS], k;
 	unsigned int i, run;
@@ -1386,8 +1412,8 @@ test_older_versions(void **state)
 		assert_int_equal(get_version(), RING_VERSION);
 		assert_int_equal(list_held(r, list), of[i].batches - 1);
 		(void)check_held(r);
-		/* a batch of pieces */
-		assert_int_not_equal(put(r, run, 8), UINT32_MAX);
+		/* a batch of pieces with a large table */
+		assert_int_not_equal(put(r, run, MANY), UINT32_MAX);
 		journal_close(r);
 		r = open_ring(1, NULL, NULL);
 		assert_int_equal(list_held(r, list), of[i].batches);
@@ -1450,7 +1476,7 @@ test_header_fields(void **state)
 	write_at(0, &good, sizeof(good));
 	set_version(RING_VERSION + 1);
 	open_ring(-EINVAL, NULL, NULL);
-	assert_non_null(strstr(message, "version 13, expected version 10 to 12. Send or import"));
+	assert_non_null(strstr(message, "version 14, expected version 10 to 13. Send or import"));
 	set_version(RING_OLDEST - 1);
 	open_ring(-EINVAL, NULL, NULL);
 	assert_non_null(strstr(message, "version 9, expected"));

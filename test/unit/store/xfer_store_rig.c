@@ -199,7 +199,7 @@ rig_open_sender_to(unsigned int i, unsigned int to_store)
 		.journal = rig.journal,
 		.memory = &rig.memory,
 		.message_max = rig.message_max > 0 ? rig.message_max : UINT64_MAX,
-		.max_sge = RDMA_SGE_MAX,
+		.max_sge = rig.max_sge > 0 ? rig.max_sge : RDMA_SGE_MAX,
 		.run = rig.run,
 		.receiver_id = 0x0123456789abcdefull,
 		.identity = RIG_IDENTITY,
@@ -384,6 +384,31 @@ rig_hold(unsigned int table, unsigned int k)
 }
 
 uint32_t
+rig_hold_pieces(unsigned int table, unsigned int k)
+{
+	const struct xfer_sample_batch *from = &rig.sample.batch[table][k];
+	const uint64_t bytes = from->batch.body_bytes;
+	struct journal_batch b = batch_of(&from->batch, table);
+	struct journal_piece piece[JOURNAL_PARTS];
+	uint8_t *room = journal_reserve(rig.journal, JOURNAL_TABLE_MAX + bytes);
+	uint64_t at = 0;
+	uint32_t i;
+
+	assert_non_null(room);
+	memcpy(room, from->metadata, XFER_BLOCK);
+	for (i = 0; i < JOURNAL_PARTS; i++) {
+		const uint64_t end = bytes * (i + 1) / JOURNAL_PARTS;
+
+		/* the last piece of the body is the first one in the room */
+		piece[i] = (struct journal_piece){bytes - end, end - at};
+		memcpy(room + 2 * XFER_BLOCK + piece[i].at, (uint8_t *)from->body + at, end - at);
+		at = end;
+	}
+	journal_scatter(rig.journal, &b, piece, JOURNAL_PARTS);
+	return journal_commit(rig.journal, &b);
+}
+
+uint32_t
 rig_hold_parts(unsigned int table, unsigned int k, unsigned int nb)
 {
 	const struct xfer_sample_batch *from = &rig.sample.batch[table][k];
@@ -549,6 +574,7 @@ rig_begin_test(void **state)
 	rig.lose = 0;
 	rig.region = 0;
 	rig.message_max = 0;
+	rig.max_sge = 0;
 	rig.slots = 0;
 	return 0;
 }

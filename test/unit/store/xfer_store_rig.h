@@ -56,6 +56,7 @@ struct rig {
 	struct xfer_mr memory; /* the receiver's journal */
 	uint64_t region;       /* largest registration and message in bytes; 0: no limit */
 	uint64_t message_max;
+	uint16_t max_sge;     /* of the senders opened next; 0: RDMA_SGE_MAX */
 	uint32_t slots;	      /* of the area of the journals opened next; 0: none */
 	uint64_t quota;	      /* of the stores opened next; 0: none */
 	uint32_t failover_ms; /* of the senders opened next; 0: none */
@@ -129,6 +130,8 @@ unsigned int rig_fewest(void);
 uint32_t rig_hold(unsigned int table, unsigned int k);
 /* As rig_hold(), but the body begins with `nb` parts of odd sizes in slots of the area. */
 uint32_t rig_hold_parts(unsigned int table, unsigned int k, unsigned int nb);
+/* As rig_hold(), with the body in JOURNAL_PARTS pieces. */
+uint32_t rig_hold_pieces(unsigned int table, unsigned int k);
 uint32_t rig_keep(unsigned int table, unsigned int k, unsigned int to);
 uint64_t rig_held(void);
 

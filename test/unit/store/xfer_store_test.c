@@ -193,6 +193,34 @@ test_gathered_after_kill(void **state)
 	send_parts();
 }
 
+/*
+ * Bodies in the most pieces, and a device that gathers few of them with a WRITE: a single body needs
+ * most of the queue, and more WRITEs than there can be batches in flight.
+ */
+static void
+test_most_pieces(void **state)
+{
+	const struct store_counters *n;
+	unsigned int i, k;
+
+	rig.max_sge = 2;
+	rig_open_receiver();
+	for (k = 0; k < 2; k++) {
+		for (i = 0; i < XFER_TABLES; i++)
+			journal_assign(rig.journal, rig_hold_pieces(i, k), 0);
+	}
+	rig_open_store(0);
+	n = &store_get_shared(rig.store[0])->counters;
+	rig_open_sender(0);
+	UNTIL(rig_held() == 0);
+	assert_int_equal(n->durable, 2 * XFER_TABLES);
+	assert_int_equal(n->body_crc_errors, 0);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(2);
+}
+
 /* Messages of a store that have no right code, as inserted ones: the receiver releases nothing. */
 static void
 test_inserted(void **state)
@@ -1521,6 +1549,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_pieces, rig_begin_test),
 		cmocka_unit_test_setup(test_gathered, rig_begin_test),
 		cmocka_unit_test_setup(test_gathered_after_kill, rig_begin_test),
+		cmocka_unit_test_setup(test_most_pieces, rig_begin_test),
 		cmocka_unit_test_setup(test_inserted, rig_begin_test),
 		cmocka_unit_test_setup(test_broken, rig_begin_test),
 		cmocka_unit_test_setup(test_away, rig_begin_test),
