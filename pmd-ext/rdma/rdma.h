@@ -353,8 +353,8 @@ struct rdma_qp_attr {
 	bool trust_icrc; /**< `roce`: do not check received ICRCs; for trusted links only */
 	/**
 	 * `roce`, UC: the queue pair only receives. rdma_qp_connect() then needs no reply of the
-	 * peer, and the state is RDMA_QP_RTR. `peer.addr` is the source that is accepted; family
-	 * AF_UNSPEC: any
+	 * peer: its MAC address is not resolved, and the state is RDMA_QP_RTR. `peer.addr` is the
+	 * source address of packets that are accepted; family AF_UNSPEC: any source
 	 */
 	bool receive_only;
 	/** `roce`, UC: deliver messages by reference (rdma_roce.h); copied. NULL: no */

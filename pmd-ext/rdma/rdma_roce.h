@@ -71,12 +71,6 @@ struct rdma_roce_reference {
 	 * and below the size of the table of queue pairs (`qps=`). Queue pairs without a fixed
 	 * number occupy random entries of the table: create this one before them. */
 	uint32_t qpn;
-	/**
-	 * The queue pair only receives. rdma_qp_connect() then needs no reply of the peer: its MAC
-	 * address is not resolved, and the state is RDMA_QP_RTR. `peer.addr` is the source address
-	 * of packets that are accepted; family AF_UNSPEC: any source.
-	 */
-	bool receive_only;
 };
 
 #define RDMA_ROCE_MESSAGE_MAX (80 * 1024) /**< maximum bytes of a message by reference */

@@ -27,7 +27,7 @@ AWAY_AT_A_TIME = 3
 # Fail points of adopting spilled files, before and after some of them are imported.
 ADOPT = ('spill.adopted', 'spill.forgotten')
 # Fail points after the stores are reachable again.
-BACK = ('spill.closed', 'recv.have')
+BACK = ('spill.closed', 'recv.inventory')
 # Fail points of importing spilled files, and of importing the journal as well.
 IMPORT = tuple(f'import at {step}' for step in (
     'stream.durable', 'import.stored', 'import.removed', 'file.trailer', 'file.renamed',

@@ -37,10 +37,10 @@ KINDS = (('recv0',), ('store0',), ('store1',), ('store0', 'store1'), ('recv0', '
 # are not reached in every run.
 STEPS = {
     'recv0': (('recv.filled', 'recv.kept', 'journal.assigned', 'journal.given', 'recv.body', 'recv.imm',
-               'recv.result', 'journal.release', 'journal.released', 'recv.have'),
-              ('recv.moved', 'journal.confirmed')),
-    'store0': (('store.have', 'store.taken', 'stream.durable', 'store.results', 'file.synced'),
-               ('store.cut', 'file.trailer', 'file.renamed'))}
+               'recv.result', 'journal.release', 'journal.released', 'recv.inventory'),
+              ('recv.reassigned', 'journal.confirmed')),
+    'store0': (('store.inventory', 'store.taken', 'stream.durable', 'store.results', 'file.synced'),
+               ('store.truncated', 'file.trailer', 'file.renamed'))}
 PARTS = 'kills', 'slots', 'spilling', 'damage'
 STEP_SECONDS = 3  # limit for reaching a fail point
 

@@ -725,7 +725,7 @@ send_list(struct store_client *s)
 	m->head.flags = s->told / XFER_TABLES == held ? XFER_MORE : 0;
 	s->all_sent = s->told == 2 * XFER_TABLES;
 	(void)xfer_qp_send(&s->link, m->head.length);
-	FAIL_POINT("recv.moved");
+	FAIL_POINT("recv.reassigned");
 }
 
 /* Only batches held here are recorded, because a store could report any number of others. */
@@ -781,7 +781,7 @@ store_client_release_found(struct store_client *s)
 		journal_prove(r, batch);
 		store_client_release(s, batch, XFER_DURABLE);
 	}
-	FAIL_POINT("recv.have");
+	FAIL_POINT("recv.inventory");
 	journal_confirm(r, s->config.run, store_client_number(s));
 }
 

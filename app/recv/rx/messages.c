@@ -142,7 +142,6 @@ rx_messages_open_stream(struct rx_messages *m, uint32_t stream)
 		.rkey = of->rkey,
 		.max_bytes = ingest_message_bytes(&m->card),
 		.qpn = s->qpn != 0 ? s->qpn + stream : 0,
-		.receive_only = true,
 	};
 	struct rdma_qp_attr attr = {.type = RDMA_QP_UC,
 		.poll_group = st->poll_group,
@@ -150,7 +149,8 @@ rx_messages_open_stream(struct rx_messages *m, uint32_t stream)
 		.recv_cq = st->cq,
 		.context = st,
 		.max_mtu = m->card.mtu,
-		.trust_icrc = !s->check_icrc};
+		.trust_icrc = !s->check_icrc,
+		.receive_only = true};
 	struct rdma_qp_info info;
 	int ret = 0;
 

@@ -697,7 +697,6 @@ rx_ring_describe(struct rx_ring *r, uint32_t stream, struct rdma_qp_attr *attr)
 	attr->max_recv_wr = RECEIVES;
 	attr->max_send_wr = RX_CREDIT_SENDS;
 	attr->max_inline = RX_CREDIT_BYTES;
-	attr->receive_only = true;
 }
 
 void

@@ -616,7 +616,7 @@ send_inventory(struct store_connection *c)
 	}
 	m->head.flags = c->have_table < XFER_TABLES ? XFER_MORE : 0;
 	(void)xfer_qp_send(&c->link, m->head.length);
-	FAIL_POINT("store.have");
+	FAIL_POINT("store.inventory");
 	return c->have_table == XFER_TABLES;
 }
 

@@ -108,7 +108,7 @@ settle_files(struct store_recover *s)
 			s->run->open = false;
 			return XFER_REASON_FAILED;
 		}
-		FAIL_POINT("store.cut");
+		FAIL_POINT("store.truncated");
 	}
 	return XFER_REASON_NONE;
 }

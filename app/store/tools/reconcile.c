@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "tools/reconcile.h"
-#include "fail_point.h"
 #include "stream/copy.h"
 #include "stream/ended.h"
 #include "stream/source.h"
@@ -285,7 +284,6 @@ mark_all(struct reconcile *r, const struct reconcile_stream *s)
 			strcpy(dir, path[0] == '/' ? "/" : ".");
 		if (!r->dry_run)
 			ret = store_ended_write(dir, s->identity.incarnation);
-		FAIL_POINT("reconcile.marked");
 		if (ret < 0)
 			say(r, true, "%s: cannot mark its run as ended: %s", dir, strerror(-ret));
 		else

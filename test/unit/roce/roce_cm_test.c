@@ -784,12 +784,9 @@ test_reference(void **state)
 {
 	static uint8_t bytes[3000];
 	const struct rdma_mr_attr mr_attr = {.addr = bytes, .length = sizeof(bytes), .gpu = -1};
-	const struct rdma_roce_reference by = {.base = 4096,
-		.length = 4096,
-		.rkey = 7,
-		.max_bytes = sizeof(bytes),
-		.receive_only = true};
-	struct rdma_qp_attr attr = {.type = RDMA_QP_UC, .reference = &by};
+	const struct rdma_roce_reference by = {
+		.base = 4096, .length = 4096, .rkey = 7, .max_bytes = sizeof(bytes)};
+	struct rdma_qp_attr attr = {.type = RDMA_QP_UC, .receive_only = true, .reference = &by};
 	struct rdma_roce_message message;
 	struct rdma_conn *listener;
 	struct pair p = {0};

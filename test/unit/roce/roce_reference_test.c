@@ -120,6 +120,7 @@ create(unsigned int end, const struct rdma_roce_reference *by)
 		.send_cq = rig.end[end].cq,
 		.recv_cq = rig.end[end].cq,
 		.context = CONTEXT,
+		.receive_only = by != NULL,
 		.reference = by};
 
 	return rdma_qp_create(rig.end[end].pd, &attr);
@@ -161,8 +162,7 @@ begin(void)
 		.length = PLACES,
 		.rkey = RKEY,
 		.max_bytes = RDMA_ROCE_MESSAGE_MAX,
-		.qpn = QPN,
-		.receive_only = true};
+		.qpn = QPN};
 	wire = ONE_SEGMENT;
 	lose = nb_packets = 0;
 	twice = false;
@@ -583,7 +583,7 @@ test_limits(void **state)
 	begin();
 	assert_int_equal(rdma_qp_destroy(rig.end[1].qp), 0);
 	reference = (struct rdma_roce_reference){
-		.base = BASE, .rkey = RKEY, .max_bytes = 2 * MTU, .qpn = QPN, .receive_only = true};
+		.base = BASE, .rkey = RKEY, .max_bytes = 2 * MTU, .qpn = QPN};
 	rig.end[1].qp = create(1, &reference);
 	assert_int_equal(rdma_qp_connect(rig.end[1].qp, &peer), 0);
 	align();
@@ -741,8 +741,7 @@ test_receive_only(void **state)
 	assert_int_equal(rte_errno, ENOTCONN);
 	assert_int_equal(rdma_qp_destroy(rig.end[1].qp), 0);
 	/* one source */
-	reference =
-		(struct rdma_roce_reference){.max_bytes = MTU, .qpn = QPN, .receive_only = true};
+	reference = (struct rdma_roce_reference){.max_bytes = MTU, .qpn = QPN};
 	rig.end[1].qp = create(1, &reference);
 	assert_non_null(rig.end[1].qp);
 	memcpy(&peer.addr, &six, sizeof(six));

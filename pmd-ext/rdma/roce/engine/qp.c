@@ -405,7 +405,7 @@ roce_qp_connect(struct rdma_qp *base, const struct rdma_qp_peer *peer)
 	if (attr->type == RDMA_QP_UD)
 		return roce_qp_modify(base, &to);
 	addr = (const struct sockaddr *)&peer->addr;
-	if (attr->receive_only || (qp->reference && qp->reference->attr.receive_only)) {
+	if (attr->receive_only) {
 		ret = source_get(dev, addr, &source);
 		to.state = RDMA_QP_RTR;
 		to.source = &source;
