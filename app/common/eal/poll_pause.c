@@ -80,7 +80,7 @@ sleep_length(const struct poll_pause *p, enum poll_expect expected, uint64_t now
 
 	switch (expected) {
 	case POLL_SHARED:
-		return POLL_PAUSE_MAX_US;
+		return p->idle == 1 ? POLL_PAUSE_TICK_US : POLL_PAUSE_MAX_US;
 	case POLL_PACKETS:
 	case POLL_THREAD:
 		if (waited < POLL_PAUSE_SPIN_US &&

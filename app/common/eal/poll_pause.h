@@ -15,8 +15,8 @@
  * later packets      sleeps that grow faster, from POLL_PAUSE_LONG_US to POLL_PAUSE_LATER_US, after
  *                    POLL_PAUSE_LINGER_US: nobody waits for these packets
  * a thread           as packets. If the thread may run on the CPU of the loop: the loop sleeps at
- *                    once, for POLL_PAUSE_MAX_US, because each timer takes time from the thread;
- *                    poll_wake() ends the sleep
+ *                    once, for POLL_PAUSE_TICK_US and then for POLL_PAUSE_MAX_US each time, because
+ *                    each timer takes time from the thread; poll_wake() ends the sleep
  * =================  ==============================================================================
  *
  * If other threads run on the same CPU, they need CPU time. Then the loop sleeps after
@@ -40,6 +40,13 @@
 #define POLL_PAUSE_TURNS     8	    /**< turns without work, if the CPU is shared */
 #define POLL_PAUSE_AWAY_US   200    /**< a longer time between two turns: others had the CPU */
 #define POLL_PAUSE_KEEP_US   100000 /**< the CPU counts as shared for this time after that */
+
+/**
+ * First sleep for a thread on the same CPU: longer than the scheduler's tick of 4 ms (HZ = 250),
+ * which such a CPU has anyway. The CPU would be set to an earlier timer when the sleep begins, and
+ * again when poll_wake() ends it: in a virtual machine, each time is an exit of some 7 us.
+ */
+#define POLL_PAUSE_TICK_US 5000
 
 /** What a loop waits for. */
 enum poll_expect {

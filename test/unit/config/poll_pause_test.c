@@ -125,6 +125,17 @@ later(void **state)
 	assert_in_range(sleeps(POLL_PACKETS, 10000000), 9000, 12000);
 }
 
+/*
+ * For a thread on its CPU, a loop first sleeps past the scheduler's tick, so that most threads have
+ * ended before a timer was set; then a thread that takes long delays others by a millisecond.
+ */
+static void
+shared(void **state)
+{
+	assert_int_equal(sleeps(POLL_SHARED, 4000), 1);
+	assert_int_equal(sleeps(POLL_SHARED, POLL_PAUSE_TICK_US + 10 * POLL_PAUSE_MAX_US), 11);
+}
+
 int
 main(void)
 {
@@ -132,6 +143,7 @@ main(void)
 		cmocka_unit_test(thread_was_faster),
 		cmocka_unit_test(forgotten),
 		cmocka_unit_test(later),
+		cmocka_unit_test(shared),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
