@@ -258,7 +258,7 @@ def behaviour(scan, directory):
              env={**os.environ, 'BRAGGLINE_DUCKDB': '/nonexistent'})
     scan.run('SELECT count(*) FROM lyso_7.frames', '--threads', '2', '--memory', '1GB', '--unordered')
     done = subprocess.run([scan.program, directory, '--format', 'csv'], check=False, capture_output=True)
-    want(done.returncode == 2 and b'require --sql' in done.stderr, done.stderr)
+    want(done.returncode == 2 and b'only with --sql' in done.stderr, done.stderr)
     with open('/dev/full', 'wb') as full:
         done = subprocess.run([scan.program, directory, '--format', 'csv', '--sql',
                                'SELECT * FROM range(100000)'], check=False, stdout=full,

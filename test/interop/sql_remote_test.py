@@ -207,15 +207,15 @@ def times(pair):
 def command_lines(pair):
     """Options of the other end are refused."""
     serve = ['--serve', '--keys', f'{pair.where}/keys.ini']
-    for words, said in (([*serve, '--identity', 'ana', pair.where], '--identity and --key'),
-                        ([*serve, '--key', f'{pair.where}/ana', pair.where], '--identity and --key'),
+    for words, said in (([*serve, '--identity', 'ana', pair.where], '--identity: only with --connect'),
+                        ([*serve, '--key', f'{pair.where}/ana', pair.where], '--key: only with --connect'),
                         (['--connect', SERVER, '--identity', 'ana', '--key', f'{pair.where}/ana',
-                          '--sql', 'SELECT 1', '--port', '7'], '--port'),
+                          '--sql', 'SELECT 1', '--port', '7'], '--port: only with --serve'),
                         (['--connect', SERVER, '--key', 'k', '--sql', 'SELECT 1'], '--identity NAME'),
                         (['--connect', SERVER, '--identity', 'ana', '--sql', 'SELECT 1'], '--key FILE'),
                         (['--connect', SERVER, '--identity', 'a/b', '--key', 'k', '--sql', 'SELECT 1'],
                          'found a/b'),
-                        ([*serve, '--pull', pair.where], '--pull is an option of a client'),
+                        ([*serve, '--pull', pair.where], '--pull: only with --connect'),
                         ([*serve, '--hold', '0', pair.where], '--hold: expected 1 to 86400'),
                         ([*serve, '--stats', pair.where], '--stats')):
         done = subprocess.run([pair.program, '--device', 'roce:port=x', *words], check=False,

@@ -48,8 +48,8 @@
 /**
  * Maximum number of parts of a body that is in memory of batch_place. Adjacent parts that are not
  * in this memory count as one. A row of CSR data has three parts, so this is enough for the
- * BATCH_FRAMES_INTERVAL rows that a batch has at most, unless frames_interval is larger. Rows beyond
- * the limit are copied to memory of the builder.
+ * BATCH_FRAMES_INTERVAL rows that a batch has at most, unless frames_interval is larger. Rows
+ * beyond the limit are copied to memory of the builder.
  */
 #define BATCH_PLACE_PARTS 3328
 

@@ -1535,7 +1535,7 @@ store_client_open(struct store_client **sender, const struct store_client_config
 	if (s == NULL)
 		return -ENOMEM;
 	s->config = *config;
-	/* also a body of the most parts: WRITEs that gather as many as they can, and some shorter */
+	/* enough for a body of the most parts, some of whose WRITEs gather less than max_sge */
 	s->most_writes = RTE_MAX(2 * WINDOW, JOURNAL_PARTS / config->max_sge + WINDOW);
 	s->down_since = xfer_qp_clock();
 	if (!journal_run_get(config->journal, config->run, &s->run)) {

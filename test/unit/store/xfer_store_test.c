@@ -194,8 +194,8 @@ test_gathered_after_kill(void **state)
 }
 
 /*
- * Bodies in the most pieces, and a device that gathers few of them with a WRITE: a single body needs
- * most of the queue, and more WRITEs than there can be batches in flight.
+ * Bodies in the maximum number of pieces, and a device that gathers few of them with a WRITE: one
+ * body needs most of the queue, and more WRITEs than there can be batches in flight.
  */
 static void
 test_most_pieces(void **state)
