@@ -313,7 +313,7 @@ fill_args(struct gk *gk)
 	a->staged = c->packets == GK_MEMORY_HOST;
 	a->trailers = c->trailers != 0;
 	a->chunked = c->chunks != 0;
-	a->chunk_blocks = divisor((uint32_t)gk_bitshuffle_blocks(gk_pixels(&c->geometry)));
+	a->chunk_blocks = (uint32_t)gk_bitshuffle_blocks(gk_pixels(&c->geometry));
 	tile_pixels = c->geometry.tile_rows * c->geometry.cols;
 	if (tile_pixels % GK_BITSHUFFLE_BLOCK == 0)
 		a->tile_blocks = divisor(tile_pixels / GK_BITSHUFFLE_BLOCK);
@@ -338,8 +338,7 @@ static uint64_t
 place_all(struct gk_cuda_args *a, uint64_t memory)
 {
 	const uint64_t batches = (uint64_t)a->gangs * GK_BATCH_MAX;
-	const uint64_t chunk_blocks =
-		a->chunked ? batches * gk_bitshuffle_blocks(gk_pixels(&a->geometry)) : 0;
+	const uint64_t chunk_blocks = a->chunked ? batches * a->chunk_blocks : 0;
 	uint64_t end = memory;
 
 	a->block_chunks = a->chunks / a->blocks + 1;

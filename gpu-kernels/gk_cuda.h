@@ -231,8 +231,8 @@ struct gk_cuda_args {
 	uint32_t chunked;
 	uint32_t readers; /**< gangs that read packets at the same time, 0: any number */
 	struct gk_cuda_divisor cols;
-	struct gk_cuda_divisor chunk_blocks; /**< blocks of a chunk */
-	struct gk_cuda_divisor tile_blocks;  /**< of a tile; 0: tiles are not whole blocks */
+	uint32_t chunk_blocks;		    /**< blocks of a chunk */
+	struct gk_cuda_divisor tile_blocks; /**< of a tile; 0: tiles are not whole blocks */
 	/** ends of compressed blocks: [gangs][2][GK_BATCH_MAX][blocks of a chunk] */
 	uint64_t *chunk_ends;
 	/** of their CRCs, the sum over the blocks of a chunk: [gangs][2][GK_BATCH_MAX] */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Raw frames and int16 images as chunks, a stage of a gang after the verdict: the warps of all
- * blocks compress the blocks of 8 KiB of the frames, in order, each to its place in the chunk.
+ * blocks compress the blocks of 8 KiB of the frames, each to its place in the chunk. They take
+ * block 0 of each frame, then block 1 of each frame, and so on: the warp of the block before has
+ * then begun earlier, and a warp seldom waits for it.
  *
  * Photons are computed while a block is loaded, from coefficients that other blocks may have
  * stored. These blocks stored them before they counted, and no block stores further ones before all
@@ -92,7 +94,7 @@ end_turn(void)
 static __device__ __forceinline__ uint64_t *
 chunk_ends(uint32_t f)
 {
-	return args.chunk_ends + (batch_set() * GK_BATCH_MAX + f) * args.chunk_blocks.by;
+	return args.chunk_ends + (batch_set() * GK_BATCH_MAX + f) * args.chunk_blocks;
 }
 
 /* The sum over the blocks of a frame's chunk (gk_cuda_crc.cuh). */
@@ -109,9 +111,9 @@ chunk_crc(uint32_t f)
 static __device__ __forceinline__ void
 compress_prepare(uint64_t set, uint32_t frames)
 {
-	uint64_t *ends = args.chunk_ends + set * GK_BATCH_MAX * args.chunk_blocks.by;
+	uint64_t *ends = args.chunk_ends + set * GK_BATCH_MAX * args.chunk_blocks;
 
-	for (uint32_t i = threadIdx.x; i < frames * args.chunk_blocks.by; i += GK_CUDA_THREADS)
+	for (uint32_t i = threadIdx.x; i < frames * args.chunk_blocks; i += GK_CUDA_THREADS)
 		__stcg(&ends[i], 0);
 	if (threadIdx.x < GK_BATCH_MAX)
 		__stcg(&args.chunk_crc[set * GK_BATCH_MAX + threadIdx.x], 0);
@@ -123,7 +125,7 @@ compress_prepare(uint64_t set, uint32_t frames)
 static __device__ __noinline__ void
 compress_close(void)
 {
-	const uint32_t chunks = chunks_of(UINT32_MAX), last = args.chunk_blocks.by - 1;
+	const uint32_t chunks = chunks_of(UINT32_MAX), last = args.chunk_blocks - 1;
 
 	for (uint32_t f = warp_of_block(); f < GK_BATCH_MAX; f += GK_CUDA_WARPS) {
 		uint64_t size;
@@ -365,7 +367,7 @@ compress_frames(uint32_t frames)
 	struct bitshuffle_warp *shared = &area->warp[warp_of_block()];
 	const struct gang_shared *s = &gang_state;
 	const uint64_t *table = batch_table();
-	const uint32_t blocks = args.chunk_blocks.by, all = __popc(frames) * blocks;
+	const uint32_t n = __popc(frames), all = n * args.chunk_blocks;
 	struct crc_lane lane;
 	uint64_t end = 1;
 
@@ -374,8 +376,7 @@ compress_frames(uint32_t frames)
 	__syncthreads();
 	for (uint32_t i = warp_of_block() * args.blocks + s->member.block, next = 0; i < all;
 		i = __shfl_sync(ALL_LANES, next, 0)) {
-		const uint32_t number = divide(i, args.chunk_blocks), block = i - number * blocks;
-		const uint32_t f = bit_of(frames, number);
+		const uint32_t block = i / n, f = bit_of(frames, i - block * n);
 		const bool copied = args.staged || (s->batch.trailers >> f & 1);
 		const bool photons = !counts && s->kind[f] == GK_KIND_IMAGE;
 		const struct bitshuffle_chunk chunk = {
