@@ -8,6 +8,7 @@
 
 #include <liburing.h>
 
+#include "arrow/schema.h"
 #include "io/write_queue.h"
 
 #define SUBMIT_TRIES 8 /* a signal or a lack of kernel memory seldom lasts longer */
@@ -90,13 +91,21 @@ request_advance(struct request *r, size_t written)
 	return false;
 }
 
+/* @return false: it was set so, or cannot be */
+static bool
+set_direct(struct write_queue *q, bool direct)
+{
+	const int flags = fcntl(q->fd, F_GETFL), other = flags ^ O_DIRECT;
+
+	return flags >= 0 && ((other & O_DIRECT) != 0) == direct &&
+		fcntl(q->fd, F_SETFL, other) == 0;
+}
+
 /* Some file systems accept O_DIRECT and then refuse the writes. @return true: retry without it */
 static bool
 give_up_direct(struct write_queue *q)
 {
-	const int flags = fcntl(q->fd, F_GETFL);
-
-	if (flags < 0 || (flags & O_DIRECT) == 0 || fcntl(q->fd, F_SETFL, flags & ~O_DIRECT) < 0)
+	if (!set_direct(q, false))
 		return false;
 	q->refused_direct = true;
 	return true;
@@ -106,20 +115,24 @@ give_up_direct(struct write_queue *q)
 static int
 perform(struct write_queue *q, struct request *r)
 {
+	bool suspended = false;
 	ssize_t n;
 	int error;
 
 	if (r->nb == 0)
 		return fdatasync(q->fd) < 0 ? -errno : 0;
-	for (;;) {
+	do {
+		/* O_DIRECT is for whole blocks, and a short write may end within one */
+		if (r->offset % ARROW_BLOCK != 0 && !suspended)
+			suspended = set_direct(q, false);
 		n = pwritev(q->fd, r->iov, (int)r->nb, (off_t)r->offset);
 		error = n < 0 ? errno : n == 0 ? EIO : 0;
 		if (n > 0 && request_advance(r, n))
-			return 0;
-		if (n > 0 || error == EINTR || (error == EINVAL && give_up_direct(q)))
-			continue;
-		return -error;
-	}
+			break;
+	} while (n > 0 || error == EINTR || (error == EINVAL && give_up_direct(q)));
+	if (suspended)
+		(void)set_direct(q, true);
+	return -error;
 }
 
 /* @return false: the ring does not accept the request */

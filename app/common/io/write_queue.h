@@ -2,7 +2,8 @@
 /**
  * @file
  * Several writes of a file in flight at a time, through io_uring. A write that is short,
- * interrupted or cancelled is completed by system calls when it is reaped. If io_uring is not used,
+ * interrupted or cancelled is completed by system calls when it is reaped; if a short write ended
+ * within a block, the rest of it is written without O_DIRECT. If io_uring is not used,
  * is not available, or does not accept a write, the write is made by system calls before
  * write_queue_write() returns.
  *

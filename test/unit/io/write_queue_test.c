@@ -28,9 +28,11 @@ static uint8_t data[WRITES * SIZE] __attribute__((aligned(4096)));
 static uint8_t stored[SIZE] __attribute__((aligned(4096)));
 static struct iovec part[WRITES][2];
 static int fd;
-static int fault;		 /* of every second write that is submitted */
-static unsigned int ring_writes; /* that were submitted */
-static unsigned int calls;	 /* pwritev(2) */
+static int fault;		  /* of every second write that is submitted */
+static unsigned int ring_writes;  /* that were submitted */
+static unsigned int calls;	  /* pwritev(2) */
+static unsigned int direct_calls; /* of them, with O_DIRECT */
+static size_t short_size;	  /* of the next call of pwritev(2); 0: it is whole */
 
 ssize_t __real_pwritev64(int file, const struct iovec *iov, int nb, off_t at);
 ssize_t __wrap_pwritev64(int file, const struct iovec *iov, int nb, off_t at);
@@ -38,7 +40,20 @@ ssize_t __wrap_pwritev64(int file, const struct iovec *iov, int nb, off_t at);
 ssize_t
 __wrap_pwritev64(int file, const struct iovec *iov, int nb, off_t at)
 {
+	const int flags = fcntl(file, F_GETFL);
+	const struct iovec begin = {iov->iov_base, short_size};
+	ssize_t n;
+
 	calls++;
+	direct_calls += (flags & O_DIRECT) != 0;
+	if (short_size > 0) {
+		short_size = 0;
+		/* of any size */
+		assert_int_equal(fcntl(file, F_SETFL, flags & ~O_DIRECT), 0);
+		n = __real_pwritev64(file, &begin, 1, at);
+		assert_int_equal(fcntl(file, F_SETFL, flags), 0);
+		return n;
+	}
 	return __real_pwritev64(file, iov, nb, at);
 }
 
@@ -63,7 +78,8 @@ start(void)
 	(void)fcntl(fd, F_SETFL, O_DIRECT);
 	ring_refusal = ring_rejection = fault = 0;
 	ring_is_held = false;
-	ring_submissions = ring_writes = calls = 0;
+	ring_submissions = ring_writes = calls = direct_calls = 0;
+	short_size = 0;
 	assert_int_equal(write_queue_open(&q, fd, WRITES), 0);
 	if (write_queue_use_ring(q) < 0) {
 		write_queue_close(q);
@@ -179,17 +195,42 @@ test_each_failed_write_is_reported_once(void **state)
 	assert_int_equal(calls, 0);
 }
 
-/* All writes in flight may be refused, not only the first one. */
-static void
-test_refused_direct_writes_are_repeated(void **state)
+static struct write_queue *
+start_direct(void)
 {
 	struct write_queue *q = start();
 
 	if ((fcntl(fd, F_GETFL) & O_DIRECT) == 0) {
 		write_queue_close(q);
 		close(fd);
+		print_message("O_DIRECT is not available\n");
 		skip();
 	}
+	return q;
+}
+
+/* The rest of a block cannot be written with O_DIRECT. Other writes are. */
+static void
+test_a_short_write_within_a_block_continues(void **state)
+{
+	struct write_queue *q = start_direct();
+
+	/* it is repeated by two calls, and those after it by one */
+	fault = -ECANCELED;
+	short_size = 100;
+	for (unsigned int i = 0; i < WRITES; i++)
+		put(q, i);
+	check_all(q, 0);
+	assert_int_equal(calls, WRITES / 2 + 1);
+	assert_int_equal(direct_calls, WRITES / 2);
+}
+
+/* All writes in flight may be refused, not only the first one. */
+static void
+test_refused_direct_writes_are_repeated(void **state)
+{
+	struct write_queue *q = start_direct();
+
 	assert_false(write_queue_refused_direct(q));
 	fault = -EINVAL;
 	for (unsigned int i = 0; i < WRITES; i++)
@@ -240,6 +281,7 @@ main(void)
 		cmocka_unit_test(test_short_writes_continue),
 		cmocka_unit_test(test_interrupted_and_cancelled_writes_are_repeated),
 		cmocka_unit_test(test_each_failed_write_is_reported_once),
+		cmocka_unit_test(test_a_short_write_within_a_block_continues),
 		cmocka_unit_test(test_refused_direct_writes_are_repeated),
 		cmocka_unit_test(test_without_submission_writes_are_made_at_once),
 		cmocka_unit_test(test_without_io_uring_writes_are_made_at_once),
