@@ -89,8 +89,7 @@ struct store_client {
 	uint32_t nb_free[XFER_TABLES];
 	uint32_t free_stage[WINDOW];
 	uint32_t nb_free_stages;
-	uint32_t writes;      /* WRITE requests in flight, for bodies and for descriptors */
-	uint32_t most_writes; /* maximum number of these */
+	uint32_t writes; /* WRITE requests in flight, for bodies and for descriptors */
 	/* ms: the last result, or the last time that no batch waited for one */
 	uint64_t progress_at;
 	uint64_t bad_since; /* ms: since when the store is not in a good state; 0: it is */
@@ -453,6 +452,16 @@ count_writes(const struct store_client *s, const struct iovec *part, uint32_t nb
 	return nb;
 }
 
+/*
+ * Maximum number of WRITEs in flight. A body of the most parts fits: most of its WRITEs gather as
+ * many parts as the device can, and some are shorter.
+ */
+static uint32_t
+most_writes(const struct store_client_config *c)
+{
+	return RTE_MAX(2 * WINDOW, JOURNAL_PARTS / c->max_sge + WINDOW);
+}
+
 static int
 write_body(struct store_client *s, const struct iovec *part, uint32_t nb_parts,
 	const struct xfer_slot *slot)
@@ -564,7 +573,7 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	}
 	nb_parts = journal_parts(&b, part);
 	writes = count_writes(s, part, nb_parts) + 1;
-	if (s->writes + writes > s->most_writes)
+	if (s->writes + writes > most_writes(&s->config))
 		return false;
 	number = s->free_slot[table][s->nb_free[table] - 1];
 	stage = s->free_stage[s->nb_free_stages - 1];
@@ -1017,7 +1026,7 @@ begin_connection(struct store_client *s)
 		.dev = s->config.dev,
 		.pd = s->config.pd,
 		.poll_group = s->config.poll_group,
-		.writes = s->most_writes,
+		.writes = most_writes(&s->config),
 		.extra = WINDOW * STAGE,
 		.sge = s->config.max_sge,
 		.ops = &link_ops,
@@ -1535,8 +1544,6 @@ store_client_open(struct store_client **sender, const struct store_client_config
 	if (s == NULL)
 		return -ENOMEM;
 	s->config = *config;
-	/* enough for a body of the most parts, some of whose WRITEs gather less than max_sge */
-	s->most_writes = RTE_MAX(2 * WINDOW, JOURNAL_PARTS / config->max_sge + WINDOW);
 	s->down_since = xfer_qp_clock();
 	if (!journal_run_get(config->journal, config->run, &s->run)) {
 		free(s);
