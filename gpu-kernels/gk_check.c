@@ -211,7 +211,7 @@ check_params(const struct reason *why, const struct gk_config *c, uint32_t index
 	if ((p->chunks & ~chunks) != 0)
 		return refuse(why, "params[%u].chunks is 0x%x, expected 0 or bits of 0x%x (%s)",
 			index, p->chunks, chunks,
-			c->value == GK_VALUE_I16 ? "raw, image" : "raw; images are of f32");
+			c->value == GK_VALUE_I16 ? "raw, image" : "raw; images are f32");
 	if (p->chunks != 0 && !c->chunks)
 		return refuse(why, "params[%u].chunks is 0x%x, expected 0: gk_config.chunks is 0",
 			index, p->chunks);

@@ -128,7 +128,7 @@ open_device(struct gk *gk)
 	cuda->cuDeviceGetAttribute(&together, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, gk->device);
 	if (major < 8 || !together)
 		return refuse(-ENOTSUP,
-			"the GPU is of compute capability %d.%d, expected at least 8.0 with "
+			"the GPU has compute capability %d.%d, expected at least 8.0 with "
 			"cooperative launch",
 			major, minor);
 	cuda->cuDeviceGetAttribute(

@@ -102,7 +102,8 @@ run_drops_explain(
 			frame);
 	else if (is_of_few(p, v))
 		snprintf(why, sizeof(why),
-			"most are of %s, whose last one has frame %" PRIu64 " while the run is at "
+			"most are from %s, whose last one has frame %" PRIu64
+			" while the run is at "
 			"frame %" PRIu64 "; check that module's trigger and frame counter%s",
 			name, frame, v->last_frame,
 			run_drops_numbers(p) <= p->placed && p->outlier == 0

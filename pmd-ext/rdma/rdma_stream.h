@@ -234,8 +234,10 @@ struct rdma_stream_packet {
 	const void *data;
 	uint32_t length;
 	uint32_t buffer; /**< internal */
-	/** Packets of this run before this one that are lost for good, since the previous delivered
-	 *  one. Those at the end of an earlier run are only in rdma_stream_receiver_info */
+	/**
+	 * Packets of this run before this one that are lost permanently, since the previous
+	 * delivered one. Those at the end of an earlier run are only in rdma_stream_receiver_info
+	 */
 	uint64_t lost;
 };
 
@@ -255,7 +257,7 @@ struct rdma_stream_receiver_info {
 	uint64_t foreign;     /**< from the group, but not from the sender, or invalid */
 	uint64_t wrong_crc;   /**< slots READ with a wrong CRC-32C: being written, or damaged */
 	uint64_t not_written; /**< slots READ that did not have the packet yet */
-	uint64_t lost;	      /**< lost for good */
+	uint64_t lost;	      /**< lost permanently */
 	uint64_t reads;	      /**< READs of slots, each with any number of slots */
 	uint64_t read_errors; /**< READs that failed with their connection */
 	uint64_t head_reads;

@@ -61,7 +61,7 @@ struct stream_window {
 	bool repair;	 /**< false: missing packets are lost */
 	uint64_t gather; /**< TSC cycles that a new range waits */
 	uint64_t now;	 /**< TSC of this poll */
-	uint64_t *lost;	 /**< counts packets that are lost for good */
+	uint64_t *lost;	 /**< counts packets that are lost permanently */
 };
 
 /** @param size  a power of two. @return 0; -ENOMEM */
@@ -83,7 +83,7 @@ stream_entry_fill(struct stream_entry *e, uint32_t buffer)
 	e->state = ENTRY_HERE;
 }
 
-/** A packet is lost for good. */
+/** A packet is lost permanently. */
 static inline void
 stream_entry_lose(struct stream_window *w, struct stream_entry *e)
 {

@@ -54,7 +54,7 @@ struct result {
 	double rate;	  /* packets/s of each receiver */
 	double cycles;	  /* of the sender, for each packet */
 	double extra;	  /* packets READ or sent again, per packet lost */
-	double lost_good; /* packets lost for good */
+	double lost_good; /* packets lost permanently */
 };
 
 static struct rig rig;

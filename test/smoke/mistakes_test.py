@@ -257,13 +257,13 @@ def the_socket_of_a_store_that_was_killed(where):
         other.bind(f'{where}/store.sock')
         other.listen()
         says(words, 1, f'{where}/store.sock: another process listens on this socket')
-    want(os.path.exists(f'{where}/store.sock'), 'the socket of another process is gone')
+    want(os.path.exists(f'{where}/store.sock'), 'the socket of another process was removed')
     # a file that is not a socket is neither reported nor removed
     os.remove(f'{where}/store.sock')
     with open(f'{where}/store.sock', 'w', encoding='ascii') as f:
         f.write('mine')
     says(words, 1, 'store.sock', never=('no process listens',))
-    want(os.path.getsize(f'{where}/store.sock') == 4, 'the file is gone')
+    want(os.path.getsize(f'{where}/store.sock') == 4, 'the file was removed')
 
 
 @case
@@ -641,7 +641,7 @@ def port_of(packet):
 
 @case
 def modules_beyond_those_set(where):
-    """Their ports are named, however small their share is, and all of them in the summary."""
+    """Their ports are named, even if their share is small, and all of them in the summary."""
     small = 'detector.rows=64', 'gpu.outputs=4', 'frames.slots=32'
     capture(where, '--rows', '64', '--modules', '18', frames=10)
     out = says(command(where, 'run.name=last', *small, 'detector.modules=17'), 0)
@@ -833,7 +833,7 @@ def a_fault_after_good_data(where):
 
 @case
 def faults_of_several_kinds(where):
-    """The commonest kind need not be that of most packets."""
+    """The most frequent cause need not be that of the majority of packets."""
     capture(where, '--rows', '64', frames=40)
     rewrite_packets(f'{where}/in.pcap', lambda p: (
         p[:36] + struct.pack('>H', 50011) + p[38:] if frame_of(p) % 5 == 1 else
@@ -877,7 +877,7 @@ def a_module_that_sends_what_cannot_be_used(where):
 
 @case
 def two_modules_on_one_port(where):
-    """Neither of them is the right source, and [detector] source would drop one for good."""
+    """Neither of them is the right source, and [detector] source would drop one permanently."""
     capture(where, '--rows', '64', '--modules', '2', frames=20)
     rewrite_packets(f'{where}/in.pcap', lambda p: p[:36] + b'\xc3\x51' + p[38:])
     line = (r'stream 0: two modules send to its UDP port, 10.1.1.1 \(.*\) \(row 0, column 0\) and 10.1.1.2 '
@@ -896,12 +896,12 @@ ODD = (
     (64, lambda n: 60 <= n < 68, None, 'frames is complete: {} sends packets 60 to 67, expected 56 to 71, unlike '
      'other modules; check the rows that are set in that module'),
     (64, lambda n: n != 71, None, 'frames is complete: packet 71 of {} is missing in all of them; check that module'),
-    (128, lambda n: True, None, 'have packet numbers from 48 to 79, expected 56 to 71, and are of {}, unlike those '
+    (128, lambda n: True, None, 'have packet numbers from 48 to 79, expected 56 to 71, and are from {}, unlike those '
      'of other modules; check the rows and interfaces that are set in that module'),
-    (64, lambda n: True, UNUSABLE['other length'][0], 'UDP length 4104), expected 8248 of a jungfrau, and are of {}, '
+    (64, lambda n: True, UNUSABLE['other length'][0], 'UDP length 4104), expected 8248 of a jungfrau, and are from {}, '
      "unlike those of other modules; check that module's configuration"),
     (64, lambda n: True, lambda p: p[:89] + b'\1' + p[90:], ': detector type 3 and header version 1, expected 3 and '
-     "2; they are of {}, unlike those of other modules: check that module's type and firmware"),
+     "2; they are from {}, unlike those of other modules: check that module's type and firmware"),
     (64, lambda n: True, lambda p: p[:40] + b'\x12\x34' + p[42:], 'UDP length 8248); check {} and the network'),
 )
 
@@ -926,7 +926,7 @@ def an_absent_stream_that_sends(where):
     """The remedy is to correct that list."""
     capture(where, '--rows', '64', '--modules', '2', frames=40)
     out = says(command(where, 'detector.modules=2', 'detector.rows=64', 'detector.absent=1'), 0)
-    line = ('640 of 1280 packets are not usable; N of N samples of them are of module 1 (stream 1, UDP port 50002), which '
+    line = ('640 of 1280 packets are not usable; N of N samples of them are from module 1 (stream 1, UDP port 50002), which '
             'sends, but is in [detector] absent; remove it from there\n')
     want(len(re.findall(pattern(line), out)) == 2, f'not "{line}" twice:', out)
 
@@ -1002,7 +1002,8 @@ def a_last_frame_that_has_passed(where):
 
 @case
 def numbers_that_jump(where):
-    """No module is blamed if all have them: not a module alone, nor one of two alike."""
+    """No module is named if all have them: neither the only one, nor one of two with the same
+    fault."""
     capture(where, '--rows', '64', frames=60)
     rewrite_packets(f'{where}/in.pcap', lambda p: with_frame(p, frame_of(p) if frame_of(p) <= 30 else
                                                              (frame_of(p) + packet_of(p)) * 0x9e3779b1 % 2 ** 40))

@@ -10,7 +10,7 @@
  */
 
 /**
- * Block EAL's interrupt thread for good. Call this before ports are stopped at the end of the
+ * Block EAL's interrupt thread permanently. Call this before ports are stopped at the end of the
  * program, and not from a callback.
  *
  * If a net_memif port is stopped while its peer disconnects, both the caller and the interrupt

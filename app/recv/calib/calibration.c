@@ -187,19 +187,19 @@ check_sidecar(struct load *l, struct map_file *file, uint32_t module, uint32_t s
 	if (ret != 0)
 		return refuse(l, ret, "%s: its INI file is invalid", file->path);
 	if (strcmp(s.detector, l->d->ops->name) != 0)
-		return refuse(l, -EINVAL, "%s is of detector %s, expected %s", file->path,
+		return refuse(l, -EINVAL, "%s is for detector %s, expected %s", file->path,
 			s.detector, l->d->ops->name);
 	if (s.modules != l->d->modules)
-		return refuse(l, -EINVAL, "%s is of a detector of %u modules, expected %u",
+		return refuse(l, -EINVAL, "%s is for a detector with %u modules, expected %u",
 			file->path, s.modules, l->d->modules);
 	if (s.module != module)
-		return refuse(l, -EINVAL, "%s is of module %u, expected module %u", file->path,
+		return refuse(l, -EINVAL, "%s is for module %u, expected module %u", file->path,
 			s.module, module);
 	if (ids != NULL && s.module_id != PEDESTAL_NO_MODULE_ID && s.module_id != ids[module])
-		return refuse(l, -EINVAL, "%s is of the module with id %u, expected id %u",
+		return refuse(l, -EINVAL, "%s is for the module with id %u, expected id %u",
 			file->path, s.module_id, ids[module]);
 	if (s.stage != stage)
-		return refuse(l, -EINVAL, "%s is of gain stage G%u, expected G%u", file->path,
+		return refuse(l, -EINVAL, "%s is for gain stage G%u, expected G%u", file->path,
 			s.stage, stage);
 	if (s.digest != digest)
 		return refuse(l, -EINVAL,
@@ -262,7 +262,7 @@ check_suspicions(struct load *l, const char *path, uint32_t stage, enum calibrat
 		if ((double)n > l->suspicious_max * (double)l->pixels)
 			return refuse(l, -EINVAL,
 				"%s: %" PRIu64 " of %zu pixels have G%u %s, the limit is %g %%; "
-				"check that the file is of this kind and of this detector",
+				"check the kind of the file and that it is for this detector",
 				path, n, l->pixels, stage, calibration_suspicion_text(k),
 				100 * l->suspicious_max);
 	}
@@ -494,7 +494,7 @@ check_module(struct load *l, uint32_t module)
 		if (m->pedestal_median[g] < from[g] || m->pedestal_median[g] > to[g])
 			warn(l->c, module,
 				"the median pedestal of G%u is %.0f ADU, expected %.0f to %.0f; "
-				"check that the file of pedestal_g%u is of this gain stage",
+				"check that the file of pedestal_g%u is for this gain stage",
 				g, m->pedestal_median[g], from[g], to[g], g);
 	}
 	if (m->live < m->read_out / 2)

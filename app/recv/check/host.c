@@ -123,7 +123,7 @@ check_autogroup(struct check *c)
 	else {
 		check_add(c, CHECK_WARN, "autogroup",
 			"on: kernel threads that complete writes may get too little CPU time "
-			"beside lcores");
+			"while lcores poll");
 		check_fix(c, "sysctl kernel.sched_autogroup_enabled=0");
 	}
 }

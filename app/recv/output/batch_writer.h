@@ -121,10 +121,10 @@ struct batch_writer_stats {
 	/** @} */
 	uint64_t no_slot; /**< kept records that were copied because the journal had no free slot */
 	uint64_t held;	  /**< kept rows that no store has yet; current value */
-	uint64_t spilled; /**< kept rows in local spill files, for good */
+	uint64_t spilled; /**< kept rows in local spill files, permanently */
 	/** of each table, batches in the journal that no store has yet; current values */
 	uint64_t held_batches[ARROW_TABLES];
-	uint64_t spilled_batches[ARROW_TABLES]; /**< batches in local spill files, for good */
+	uint64_t spilled_batches[ARROW_TABLES]; /**< batches in local spill files, permanently */
 	uint64_t unretained;	   /**< unwritten kept rows for which the journal had no room */
 	uint64_t frames_unwritten; /**< sum of table[].unwritten */
 	struct run_files_stats table[ARROW_TABLES];

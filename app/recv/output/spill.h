@@ -87,7 +87,7 @@ int spill_adopt_run(struct spill *s, unsigned int run, const struct journal_run 
 int spill_check(
 	struct spill *s, unsigned int run, unsigned int table, const struct interval_set *held);
 
-/** For an adopted run. @return whether a batch of this number is in its files, for good */
+/** For an adopted run. @return whether a batch of this number is in its files permanently */
 bool spill_has(const struct spill *s, const struct journal_batch *b);
 
 /** As spill_has(), with the same content. A different one is logged. */

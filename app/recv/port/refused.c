@@ -26,7 +26,7 @@ static const struct {
 	{"rx_message_ring_full", PORT_RING_FULL, NULL, NULL},
 	{"rx_icrc_errors", PORT_ICRC, "have a wrong ICRC",
 		"check the byte order of the ICRC (little-endian), and which bytes it covers"},
-	{"rx_uc_dropped", PORT_INCOMPLETE, "are of messages of which a packet is missing",
+	{"rx_uc_dropped", PORT_INCOMPLETE, "belong to messages with a missing packet",
 		"check that the packets of a message are consecutive, that their PSNs increase by "
 		"1, and the path MTU"},
 	{"rx_duplicates", PORT_REPEATED, "have the PSN of an earlier packet",

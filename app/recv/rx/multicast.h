@@ -61,7 +61,7 @@ uint64_t rx_multicast_ends(const struct rx_multicast *mc);
 /** Return true if all streams have failed. They stay failed. Any thread. */
 bool rx_multicast_failed(const struct rx_multicast *mc);
 
-/** Add the numbers of packets that were repaired or lost for good. Any thread. */
+/** Add the numbers of packets that were repaired or lost permanently. Any thread. */
 void rx_multicast_add_drops(const struct rx_multicast *mc, uint64_t drops[PORT_DROPS]);
 
 #endif

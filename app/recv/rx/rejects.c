@@ -185,7 +185,7 @@ rejects_of_stream(const struct rejects *r, uint32_t stream)
 		[REJECT_CUT] = "are truncated",
 		[REJECT_FORMAT] = "have no header of the detector's format",
 		[REJECT_NUMBER] = "have packet numbers that the stream does not send",
-		[REJECT_ABSENT] = "are of a stream in [detector] absent",
+		[REJECT_ABSENT] = "are from a stream in [detector] absent",
 		[REJECT_MESSAGE] = "are messages of another length or operation",
 		[REJECT_ADDRESS] = "are messages at a wrong address",
 	};
@@ -420,8 +420,9 @@ explain_number(const struct reject_view *v, char *text, size_t size)
 		/* any setting that fits them would not fit the others */
 		name_streams(v, v->odd, name, sizeof(name));
 		snprintf(text, size,
-			"have packet numbers from %s, expected %s, and are of %s, unlike those of "
-			"other modules; check the rows and interfaces that are set in that module",
+			"have packet numbers from %s, expected %s, and are from %s, unlike "
+			"those of other modules; check the rows and interfaces that are set in "
+			"that module",
 			found, expected, name);
 	} else if (v->highest <= d->stream_packets && is_one_sided(v, from, to))
 		snprintf(text, size,
@@ -526,8 +527,8 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 	case REJECT_LENGTH:
 		if (name[0] != '\0')
 			snprintf(text, size,
-				"have length %s, expected %u of a %s, and are of %s, unlike those "
-				"of other modules; check that module's configuration",
+				"have length %s, expected %u of a %s, and are from %s, unlike "
+				"those of other modules; check that module's configuration",
 				example, expected_length(d), d->ops->name, name);
 		else
 			snprintf(text, size,
@@ -544,7 +545,7 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 	case REJECT_FORMAT:
 		if (name[0] != '\0')
 			snprintf(text, size,
-				"have no header of a %s %s: %s; they are of %s, unlike those of "
+				"have no header of a %s %s: %s; they are from %s, unlike those of "
 				"other modules: check that module's type and firmware",
 				d->ops->name, example, k->header, name);
 		else
@@ -555,7 +556,8 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 		break;
 	case REJECT_ABSENT:
 		snprintf(text, size,
-			"are of %s, which sends, but is in [detector] absent; remove it from there",
+			"are from %s, which sends, but is in [detector] absent; remove it from "
+			"there",
 			name);
 		break;
 	case REJECT_NUMBER:

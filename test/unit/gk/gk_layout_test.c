@@ -229,7 +229,7 @@ test_work_reasons(void **state)
 	REFUSED(params->nnz_max = 101,
 		"params[1].nnz_max is 101, expected at most layout.nnz_cap = 100");
 	REFUSED(params->chunks = 2,
-		"params[1].chunks is 0x2, expected 0 or bits of 0x4 (raw; images are of f32)");
+		"params[1].chunks is 0x2, expected 0 or bits of 0x4 (raw; images are f32)");
 	rig.config.value = GK_VALUE_I16;
 	REFUSED(params->chunks = 1,
 		"params[1].chunks is 0x1, expected 0 or bits of 0x6 (raw, image)");

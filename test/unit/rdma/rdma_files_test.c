@@ -189,7 +189,7 @@ a_new_run_follows_a_loss(void **state)
 	assert_int_equal(incoming_place(&in, 1, 3, 0), 0);
 	assert_int_equal(incoming_place(&in, 1, 9, 5), 0);
 	assert_int_equal(incoming_lost(&in, 1), -EIO);
-	assert_non_null(strstr(in.message, "6 packets are lost for good"));
+	assert_non_null(strstr(in.message, "6 packets are lost permanently"));
 	/* the membership has a new run, whose packets come later */
 	assert_int_equal(incoming_lost(&in, 2), 0);
 	assert_int_equal(place_first(2, 0, 0), 1);

@@ -346,7 +346,7 @@ tap_unanswered(const struct rig_frame *f)
 	return tap_lose(f) && !(f->to == 1 && f->opcode >= 0x0d && f->opcode <= 0x10);
 }
 
-/* Answers to READs come behind packets: while a member misses some, few are on their way to it. */
+/* Responses to READs queue behind packets: while a member misses some, few are in flight to it. */
 static void
 test_wait_during_repair(void **state)
 {
@@ -579,7 +579,7 @@ test_sender_without_cpu(void **state)
 	assert_int_equal(rig_info(1).joins, 1);
 }
 
-/* A receiver that refuses the card is no member, and stops nobody. */
+/* A receiver that refuses the card is no member, and does not stop the others. */
 static void
 test_refused_card(void **state)
 {
@@ -738,8 +738,8 @@ tap_promise(const struct rig_frame *f)
 }
 
 /*
- * A sender does not wait for a program that keeps all packets, whatever its card says: these are
- * not touched, and what it has overwritten is lost for good.
+ * A sender does not wait for a program that keeps all packets, even if its card requires it: these
+ * are not touched, and what it has overwritten is lost permanently.
  */
 static void
 held_and_overwritten(bool (*tap)(const struct rig_frame *frame))

@@ -277,8 +277,8 @@ test_suspicious(void **state)
 		}
 		put_all();
 		snprintf(why, sizeof(why),
-			"%s, the limit is 10 %%; check that the file is of this kind and of this "
-			"detector",
+			"%s, the limit is 10 %%; check the kind of the file and that it is for "
+			"this detector",
 			cases[i].why);
 		refused(-EINVAL, why);
 		files.suspicious_max = 1;
@@ -333,12 +333,12 @@ test_sidecar_refused(void **state)
 		assert_int_equal(pedestal_sidecar_write(path, &s), 0); \
 		refused(-EINVAL, "pedestal_g1_m1.bin" why);            \
 	} while (0)
-	REFUSED(strcpy(s.detector, "eiger"), " is of detector eiger, expected jungfrau");
-	REFUSED(s.modules = 8, " is of a detector of 8 modules, expected 2");
-	REFUSED(s.module = 0, " is of module 0, expected module 1");
-	REFUSED(s.stage = 2, " is of gain stage G2, expected G1");
+	REFUSED(strcpy(s.detector, "eiger"), " is for detector eiger, expected jungfrau");
+	REFUSED(s.modules = 8, " is for a detector with 8 modules, expected 2");
+	REFUSED(s.module = 0, " is for module 0, expected module 1");
+	REFUSED(s.stage = 2, " is for gain stage G2, expected G1");
 	files.module_ids = ids;
-	REFUSED(s.module_id = 4711, " is of the module with id 4711, expected id 1001");
+	REFUSED(s.module_id = 4711, " is for the module with id 4711, expected id 1001");
 	files.module_ids = NULL; /* ids unknown: not checked */
 	loads();
 	snprintf(text, sizeof(text), "%08x", sidecar(1, 1).digest);

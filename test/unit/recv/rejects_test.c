@@ -263,24 +263,24 @@ one_module(void **state)
 	assert_int_equal(detector_init(&d, &jungfrau_ops, 2, 1), 0);
 	assert_int_equal(detector_expect(&d, 64, NULL, 0), 0);
 	says(&s, 1, &v,
-		"have packet numbers from 100, expected 56 to 71, and are of module 0 (stream 0, "
+		"have packet numbers from 100, expected 56 to 71, and are from module 0 (stream 0, "
 		"UDP port 50001), unlike those of other modules; check");
 	s.data[RIG_HEADERS + RIG_HEADER_BYTES - 1] = 1;
 	says(&s, 1, &v,
-		": detector type 3 and header version 1, expected 3 and 2; they are of module 0 "
+		": detector type 3 and header version 1, expected 3 and 2; they are from module 0 "
 		"(stream 0");
 	v.odd = 3;
 	s = packet(RX_WRONG_LENGTH);
 	s.data[38] = 0x10;
 	says(&s, 1, &v,
-		"and are of module 0 (stream 0, UDP port 50001) and 1 other stream, unlike");
+		"and are from module 0 (stream 0, UDP port 50001) and 1 other stream, unlike");
 	assert_int_equal(detector_expect(&d, 64, &absent, 1), 0);
 	s = packet(RX_MALFORMED);
 	rejects_add(&r, &s, &d);
 	v.odd = 0;
 	assert_true(rejects_explain(&r, &v, text, sizeof(text)));
 	assert_string_equal(text,
-		"are of module 0 (stream 0, UDP port 50001), which sends, but is in [detector] "
+		"are from module 0 (stream 0, UDP port 50001), which sends, but is in [detector] "
 		"absent; remove it from there");
 }
 

@@ -186,7 +186,7 @@ incoming_lost(struct incoming *in, uint64_t run)
 {
 	if (in->lost == 0 || run != in->run)
 		return 0;
-	return wrong(in, -EIO, "%" PRIu64 " packets are lost for good; push again", in->lost);
+	return wrong(in, -EIO, "%" PRIu64 " packets are lost permanently; push again", in->lost);
 }
 
 int

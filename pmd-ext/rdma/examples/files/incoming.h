@@ -37,7 +37,7 @@ int incoming_open(struct incoming *in, const char *directory);
  * Examine a packet's position in the stream, before incoming_take(). A new run begins again with
  * the first file. Packets after a loss are skipped: if the sender was restarted, its new run
  * follows. incoming_lost() decides.
- * @param lost packets before this one that are lost for good
+ * @param lost packets before this one that are lost permanently
  * @return 1: take it; 0: skip it; -ESTALE: it is not the first one of the run; `message` is set
  */
 int incoming_place(struct incoming *in, uint64_t run, uint64_t sequence, uint64_t lost);
