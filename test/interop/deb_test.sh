@@ -141,7 +141,7 @@ for user in braggline braggline-scan braggline-view; do
 done
 [ "$(inside dpkg -l braggline | awk '/^ii/ { print $3 }')" = 0.0.1 ] || die 'not installed'
 
-# places of the FHS: nothing outside of them
+# no file is outside the folders of the FHS
 inside sh -c 'dpkg -L braggline braggline-dev braggline-doc braggline-view' | sort -u | while read -r path; do
 	case $path in
 	/. | /usr | /usr/bin* | /usr/lib* | /usr/include* | /usr/share* | /etc | /etc/braggline | \

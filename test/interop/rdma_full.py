@@ -109,7 +109,7 @@ def ends(bench, say):
         still_serves(bench, '20 clients that were killed')
         run.interrupt()
         if run.wait() != 0:
-            raise Broken(f'rping -s -P ended badly:\n{run.output}')
+            raise Broken(f'rping -s -P failed:\n{run.output}')
     finally:
         run.close()
     # our client is interrupted while it starts, while it waits for its server, and during a
@@ -143,8 +143,8 @@ def reboot(bench, say):
         bench.guest.close()
         begin = time.monotonic()
         if run.wait() != 1 or 'retries exceeded' not in run.output:
-            raise Broken(f'the guest is gone, and the output is:\n{run.output}')
-        say(f'given up {time.monotonic() - begin:.1f} s after the guest was gone')
+            raise Broken(f'the guest was powered off, and the output is:\n{run.output}')
+        say(f'given up {time.monotonic() - begin:.1f} s after the guest was powered off')
     finally:
         run.close()
     # our server is interrupted at different times: with work in progress, or while it waits
@@ -166,7 +166,7 @@ def reboot(bench, say):
             run.forget()
         run.interrupt()
         if run.wait() != 0:
-            raise Broken(f'rping -s -P ended badly:\n{run.output}')
+            raise Broken(f'rping -s -P failed:\n{run.output}')
     finally:
         run.close()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs braggline-rdma on a net_vhost port, with a rdma_rxe guest at the other end.
 
-A Bench has one guest for many runs of the tool. Each run is a process of its own, whose start and
-end the guest sees as a link that goes up and down. All frames are captured for capture_faults().
+A Bench has one guest for many runs of the tool. Each run is a separate process. The guest sees its
+start and end as link up and link down. All frames are captured for capture_faults().
 """
 
 import concurrent.futures
@@ -146,7 +146,7 @@ class Bench:
             self.greet()
             first.interrupt()
             if first.wait() != 0:
-                raise Broken(f'the first run ended badly:\n{first.output}')
+                raise Broken(f'the first run failed:\n{first.output}')
         except BaseException:
             first.close()
             self.close()

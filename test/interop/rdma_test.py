@@ -47,7 +47,7 @@ def every_mtu_and_size(bench):
                 raise Broken(f'MTU {mtu}: status {job.status}:\n{job.output}\n{run.output}')
         run.interrupt()
         if run.wait() != 0:
-            raise Broken(f'rping -s -P ended badly:\n{run.output}')
+            raise Broken(f'rping -s -P failed:\n{run.output}')
     finally:
         run.close()
     for i, size in enumerate(SIZES):

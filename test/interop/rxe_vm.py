@@ -191,7 +191,7 @@ class Guest:
             self.condition.wait_for(lambda: done() or self.ended, seconds)
             if done():
                 return
-        raise Broken(f'{self.name} {"is gone" if self.ended else what}\n{self.console()}')
+        raise Broken(f'{self.name} {"has exited" if self.ended else what}\n{self.console()}')
 
     def console(self):
         """Messages of QEMU and of the guest's kernel."""

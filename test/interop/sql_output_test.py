@@ -205,7 +205,8 @@ def cancel(scan):
 
 
 def closed(scan):
-    """Nobody reads the output of a query that has no row yet: it ends as by a write."""
+    """The reader of the output exits before the query has a row: the query ends as with a failed
+    write."""
     with subprocess.Popen([scan.program, scan.directory, '--format', 'arrow', '--sql',
                            'SELECT count(*) FROM range(1000000000) a, range(1000000000) b '
                            'WHERE a.range * b.range = 7'], stdout=subprocess.PIPE) as process:

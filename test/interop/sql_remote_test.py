@@ -5,7 +5,8 @@ all formats, for all types; rights; damaged files; clients that are killed, stop
 server that is killed; its telemetry.
 
 The port is a veth device, which only root can create, otherwise a memif. net_memif of DPDK 22.11
-unmaps the memory of a peer that has gone while an lcore polls it: rarely, the server then crashes.
+unmaps the memory of a peer that has exited while an lcore polls it: rarely, the server then
+crashes.
 
 usage: sql_remote_test.py ARROW_WRITE BRAGGLINE-SCAN MODULES-DIR README
 """
@@ -234,7 +235,7 @@ def rights(pair):
 
 
 def ends(pair, telemetry):
-    """Clients that end in the middle of a result change nothing for the next one."""
+    """Clients that end in the middle of a result do not affect the next one."""
     endless = 'SELECT sum(i) FROM range(1000000000000000) t(i)'
     for sql, number, *options in ((endless, signal.SIGKILL), (endless, signal.SIGINT),
                                   ('FROM range(1000000000)', signal.SIGKILL),
@@ -279,7 +280,7 @@ def nobody(pair):
     # it ends as others do, EAL too
     left = background.eal_folder(f'{pair.name}_client') + '/mp_socket'
     want(not os.path.exists(left), left)
-    # an output that is not read any more is an error, without a signal
+    # an output whose reader has exited is an error, without a signal
     output_end, client_end = os.pipe()
     with subprocess.Popen(command, stdout=client_end, stderr=subprocess.PIPE,
                           restore_signals=False) as client:

@@ -76,7 +76,7 @@ def a_replay_passes_with_a_complete_table(where):
         want(rows[item][0] == 'n.a.', item, rows[item])
     for item in ('port 0: device', 'port 0: flow rules', 'EAL memory', 'lcores'):
         want(rows[item][0] == 'ok', item, rows[item])
-    want(not os.path.exists(f'{where}/out'), 'a check makes nothing')
+    want(not os.path.exists(f'{where}/out'), 'a check creates no files')
     want(not [f for f in os.listdir(where) if f != 'in.pcap'], 'a check leaves nothing')
 
 
@@ -98,7 +98,7 @@ def what_it_says_is_what_a_run_meets(where):
         sets = [a for s in setting.split(',') for a in ('--set', s)]
         status, rows, text = check(*base, *sets, eal=eal)
         want(status == 1 and rows[item][0] == 'FAIL', setting, text)
-        want(recv(*base, *sets, eal=eal).returncode == 1, setting, 'runs all the same')
+        want(recv(*base, *sets, eal=eal).returncode == 1, setting, 'a run succeeds')
         subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
     # either CUDA is not built in, or there is no driver, or it works
     cuda = '--set', 'gpu.kernel=cuda'
@@ -151,7 +151,7 @@ def egress_is_looked_at_and_left_alone(where):
             status, rows, text = check(*base, '--set', setting, eal=eal)
             want(status == 1 and rows[item][0] == 'FAIL', setting, text)
             want(recv(*base, '--set', setting, eal=eal).returncode == 1, setting,
-                 'runs all the same')
+                 'a run succeeds')
     finally:
         if os.path.exists(ring):
             os.unlink(ring)

@@ -149,7 +149,7 @@ class Damage:
         return [hit for hit in self.hits if hit.sequence not in found.get(hit.stream, {})]
 
     def check(self, found, *directories):
-        """`verify` lists all batches that are gone, and reports no other damage."""
+        """`verify` lists all batches that are lost, and reports no other damage."""
         status, lines = self.verify(*directories)
         gone = self.gone(found)
         bad = [line for line in lines if DAMAGED.search(line) and not line.startswith('repaired')]

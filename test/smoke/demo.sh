@@ -44,7 +44,7 @@ step "2/5 store: start a storage node at the other end of a shared-memory port"
 mkdir demo/stored
 (umask 077 && head -c 64 /dev/urandom > demo/key &&
     printf '[receiver demo]\nkey = key\nreceiver_ids = 0\n' > demo/keys.ini)
-# a session of its own, as services have: "Stalled disks" in the store's README
+# a separate session, as services have: "Stalled disks" in the store's README
 # shellcheck disable=SC2086
 setsid "$app"/store/braggline-store $eal -m 256 --no-shconf -l 0 \
     --vdev "net_memif0,role=server,socket=braggline-demo-$$" -- \

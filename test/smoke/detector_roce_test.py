@@ -117,8 +117,8 @@ def lost_messages_are_the_lost_packets(where):
 
 @case
 def chosen_packets_are_lost(where):
-    """A message without its first, a middle or its last packet is no message. In the ring, the
-    trailer of an earlier frame shows it."""
+    """A message without its first, a middle or its last packet does not count as a message. In the
+    ring, the trailer of an earlier frame shows it."""
     expected = udp_packets(where, 20, 2, ())
     for transport in ('send', 'write'):
         report, counters, messages, _, everything = arrives(

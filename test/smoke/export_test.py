@@ -61,7 +61,7 @@ def pixels_and_peaks_are_the_runs(where):
         if name.endswith('.h5'):
             with open(f'{where}/out/{name}', 'rb') as stream:
                 want(stream.read(9) == b'\x89HDF\r\n\x1a\n\0', name)
-    # the master finds data files beside it, wherever both are
+    # the master finds data files in its own directory, even if both are moved
     os.rename(f'{where}/out', f'{where}/moved')
     same_as(run, f'{where}/moved/lyso_master.h5', frames)
 

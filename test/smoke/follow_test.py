@@ -413,7 +413,7 @@ def sparse_frames_outlive_a_kill(where):
     writer.end()
     with follower(where):
         wait('the end', lambda: os.path.exists(path) and same_as_sparse(path, made) == frames)
-    # other images of this name: the file that shows them goes first
+    # other images of this name: the file that links to them is removed first
     other = f'{where}/other'
     os.mkdir(other)
     for name in os.listdir(where):

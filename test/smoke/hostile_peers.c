@@ -220,7 +220,7 @@ try_places(void)
 	struct peer *p = stand();
 
 	peer_write_entry(p, 0, UINT32_MAX, peer_entry(p, 0, 0, 0));
-	is_refused(p, "a place that is none", STOOD " refused_descriptor descriptors_slot");
+	is_refused(p, "an invalid place", STOOD " refused_descriptor descriptors_slot");
 }
 
 static void
@@ -236,7 +236,7 @@ try_messages(void)
 	xfer_msg_begin(&m, XFER_STATUS, sizeof(m), p->sent++);
 	m.head.length += XFER_BLOCK;
 	peer_say(p, &m, sizeof(m));
-	is_refused(p, "more bytes said than sent", STOOD " refused_malformed");
+	is_refused(p, "more bytes announced than sent", STOOD " refused_malformed");
 	p = stand();
 	xfer_msg_begin(&m, XFER_STATUS, sizeof(m), p->sent - 1);
 	peer_say(p, &m, sizeof(m));
@@ -247,8 +247,8 @@ try_messages(void)
 static void
 try_outside(void)
 {
-	static const char *const what[] = {
-		"before the entries", "after the entries", "another rkey", "a place that was"};
+	static const char *const what[] = {"before the entries", "after the entries",
+		"another rkey", "a place granted before"};
 	struct xfer_region stale = {0};
 	struct peer *p;
 	unsigned int i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A switch of all DPDK ports that EAL has: it learns addresses, and floods frames to groups and to
- * unknown addresses. Packets that a port does not take are lost, and a share of all others, each
+ * unknown addresses. Packets that a port does not accept are lost, and a share of all others, each
  * copy for itself. It runs until a signal, and then prints how many it has lost at random.
  *
  * usage: memif_switch EAL-ARGUMENT... [-- LOSS-PERCENT SEED]

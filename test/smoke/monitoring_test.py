@@ -90,7 +90,7 @@ CASES = {
 
 
 def check_panels(board, name):
-    """Every panel has a place of its own, a number, and the dashboard's data source."""
+    """Panels do not overlap, and each has a unique number and the dashboard's data source."""
     want(board['uid'] and board['schemaVersion'] >= 30, name)
     ids = [panel['id'] for panel in board['panels']]
     want(len(set(ids)) == len(ids), name, 'panels with the same id', ids)
@@ -103,7 +103,7 @@ def check_panels(board, name):
         cells |= mine
         for target in panel.get('targets', ()):
             want(target['datasource']['uid'] == '${datasource}', name, panel['title'])
-            want('instance=~"$instance"' in target['expr'], name, panel['title'], 'is of all instances')
+            want('instance=~"$instance"' in target['expr'], name, panel['title'], 'is not limited to the instance')
 
 
 def promtool(*arguments):

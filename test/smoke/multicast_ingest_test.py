@@ -214,9 +214,9 @@ def columns_equal_udp(where):
 
 @case
 def a_stopped_receiver_loses(where):
-    """The detector overwrites what a receiver does not take in time. The second one is stopped and
-    has less; the first one, too, if it gets no CPU for the time of the ring. Each frame has a row,
-    and each packet is placed or counted as missing."""
+    """The detector overwrites what a receiver does not read in time. The second receiver is stopped
+    and has fewer packets; so has the first one if it gets no CPU for the time of the ring. Each
+    frame has a row, and each packet is placed or counted as missing."""
     simulate(where)
     frames = 300
     # the ring has 0.4 s of the stream
@@ -237,8 +237,8 @@ def a_stopped_receiver_loses(where):
 
 @case
 def a_killed_receiver_stops_nobody(where):
-    """The detector waits for a killed receiver until it counts as silent, and for one that ends not
-    at all. A detector that is killed and started again is joined again."""
+    """The detector waits for a killed receiver until it counts as silent. It does not wait for one
+    that ends. The receivers join a detector again that was killed and restarted."""
     simulate(where)
     with Site(where, '--rate', '200', '--ring-slots', '512', '--silence', '1500', frames=400,
               settings={'run.first_frame': 'auto'}) as site:

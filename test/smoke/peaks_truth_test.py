@@ -37,8 +37,8 @@ def run(*command, status=0):
 
 
 def panels():
-    """Two modules in a column, of which the lower is turned by 1.5 degrees; one chip is tilted, one is 2 mm
-    after. @return {name: (fs_min, ss_min, corner, fs, ss)}"""
+    """Two modules in a column, of which the lower is turned by 1.5 degrees; one chip is tilted, one
+    is 2 mm behind the others. @return {name: (fs_min, ss_min, corner, fs, ss)}"""
     found = {}
     for i in range(16):
         module, column, row = i // 8, i % 4, i // 4 % 2

@@ -1242,7 +1242,7 @@ def oracle(name):
 
 @case
 def stream2_oracle(where):
-    """A client that nobody here wrote takes all messages."""
+    """An independent client reads all messages."""
     program = oracle('stream2-open.py')
     arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
     for kind, options in (('stream2', []), ('stream2-pub', ['--sub'])):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Make captures of RoCEv2 detectors from captures of UDP detectors, with packets lost on purpose.
 
-This is an implementation of its own: it shares no code with braggline-detector or the provider
+This is an independent implementation: it shares no code with braggline-detector or the provider
 `roce`. The layout is that of app/common/ingest/card.h.
 """
 

@@ -237,7 +237,7 @@ def strangers_place_nothing(where):
 
 def live(where, name, transport, settings, *options, ports=1):
     """braggline-detector sends to braggline-recv over a memif. With two ports, each has the stream
-    of one module, and a detector of its own. @return ledger, report of the first one, outputs"""
+    of one module, and its own detector. @return ledger, report of the first one, outputs"""
     card = f'{where}/{name}.card'
 
     def memif(role, port, device=0):

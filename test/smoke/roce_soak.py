@@ -177,7 +177,7 @@ class Site:
 
 
 def packets_sent():
-    """RoCE packets that the detector has sent in its life, and a few others."""
+    """RoCE packets that the detector has sent since its start, and a few others."""
     with open('/proc/net/dev', encoding='ascii') as devices:
         for line in devices:
             name, _, counters = line.partition(':')
@@ -277,7 +277,7 @@ class Cycle:
         if who != 'recv':
             self.stop(self.sender, number)
         if who == 'recv' and not again:
-            # it sends to a receiver that is gone, for a while
+            # for a while it sends to a receiver that has exited
             time.sleep(self.random.uniform(0, 0.2))
             self.stop(self.sender, signal.SIGTERM)
         first = min(self.sent() + self.random.randrange(1, 4), FIRST + FRAMES - LEAST)
@@ -296,7 +296,7 @@ class Cycle:
         none = re.search(r'run \w+: (the detector is at frame|no packet received)', said)
         want(code == int(none is not None), 'the receiver ended with', code)
         want(none is None or self.end.endswith('card'), 'no packet came:', said)
-        # the machine took the lcore away, and the last frames came into a full ring
+        # the lcore had no CPU for a while, and the last frames found a full ring
         starved = 'did not run for' in said or 'ring_full' in said
         self.late = none is not None or (starved and 'did not arrive' in said)
         # 1: the receiver has ended, as the CM says, or before the detector has found it

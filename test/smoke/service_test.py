@@ -88,7 +88,7 @@ def receiver(where, *settings, program=f'{BUILD}/app/recv/braggline-recv', loops
 
 @contextlib.contextmanager
 def service(command, where, environment, **others):
-    """A service whose log is printed if it does not do what is expected."""
+    """A service whose log is printed if a check fails."""
     with open(f'{where}/log', 'w+', encoding='utf-8') as log, \
             background.start(command, stdout=log, stderr=log, env=environment, **others) as process:
         try:
@@ -212,7 +212,7 @@ def free_huge_pages():
 
 @contextlib.contextmanager
 def receiver_of_user(where, *settings, mode=0o700, **others):
-    """A receiver as user nobody, below a folder of its own. Yields the process and its manager."""
+    """A receiver as user nobody, in a separate folder. Yields the process and its manager."""
     if os.geteuid() != 0:
         raise Skipped('only root can run a program as another user')
     make_capture(where)

@@ -148,7 +148,8 @@ def check_verify(store, chain):
     store('verify', '--quiet', damaged, status=1, says=f'WRONG  {path}')
     out = store('verify', '--quiet', '--rate-mb', '1000', damaged, status=1, says=' (0 of them repaired)')
     want(f'{path}: damaged: ' in out and ' frame' in out, 'the batch with its frames', out)
-    # beside a sound copy the batch counts as repaired; the other batches are there twice
+    # with a sound copy in another file the batch counts as repaired; the other batches are there
+    # twice
     store('verify', damaged, chain.stored, status=1, says=' 1 batches damaged (1 of them repaired)')
     # a copy that another user made is not trusted
     foreign = copy(chain.stored, f'{chain.where}/foreign')
@@ -433,7 +434,7 @@ def contents(*directories):
 
 
 def check_forged(store, chain):
-    """Copies of a batch that differ count as two batches: nothing is given up for one of them."""
+    """Copies of a batch that differ count as two batches: neither is removed because of the other."""
     forged = copy(chain.stored, f'{chain.where}/forged')
     name = min((p for p in paths(forged) if p.endswith('_images.arrow')), key=os.path.getsize)
     sequence = forge_file(name, [next(batches_of(name)).sequence])[0]
@@ -601,7 +602,7 @@ def check_reconcile(store, chain, there):
 
 
 def check_two_rings(store, chain, left, ring):
-    """Two journals that hold different batches of one number: both stay as they are."""
+    """Two journals that hold different batches of one number: both are left unchanged."""
     shutil.copy(chain.ring, ring)
     numbers = next(sorted(n) for (_, table), n in left.items() if table == 'images')
     want(forge_journal(ring) == len(numbers), 'not all images were forged')
@@ -651,7 +652,7 @@ def check_import(store, chain, second, there):
 
 
 def check_locked_source(store, chain):
-    """A source that cannot be opened at the comparison stays as it is. The others are imported."""
+    """A source that cannot be opened at the comparison is left unchanged. The others are imported."""
     target = f'{chain.where}/target'
     os.mkdir(target)
     source = copy(chain.stored, f'{chain.where}/source')
@@ -745,7 +746,7 @@ def check_damaged_ring(store, chain, left, ring):
     want([sequence] == list(kept), kept)
     found = stored(target)
     want(sum(map(len, found.values())) == sum(map(len, left.values())) - 1, found)
-    # and again, until somebody takes the journal away
+    # and again, until the journal is removed
     store('import', '--to', target, ring, status=1, says='0 batches stored, 0 already stored, 1 left')
     shutil.rmtree(target)
     # one wrong bit in a run is corrected; with more in both copies of its numbers, nothing is

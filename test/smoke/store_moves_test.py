@@ -4,7 +4,7 @@
 
 1. Two stores are killed and restarted with each other's addresses. In the end each batch is in the
    files exactly once.
-2. A store is gone that has batches which were also sent to the other one, and the next receiver
+2. A store is stopped that has batches which were also sent to the other one, and the next receiver
    does not have it in its settings. That receiver names the store, and ends without waiting for it.
    The one after it has the store in its settings again, and no batch is left.
 

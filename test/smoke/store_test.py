@@ -217,7 +217,7 @@ def flip_unsent(chain):
     """Change a bit in the newest batch of images of a receiver that has no store."""
     def batches():
         return held_images(chain.ring, ledger(chain.ring)['retained'])
-    # a store that is gone gets at most 30 batches
+    # a store that is not running gets at most 30 batches
     wait('batches that were not sent', lambda: len(batches()) >= 60)
     sequence, rows, first, metadata, _ = batches()[-1]
     flip(chain.ring, metadata + BLOCK - 100)

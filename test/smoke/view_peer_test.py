@@ -294,7 +294,7 @@ JSON = {'Content-Type': 'application/json'}
 
 
 def request_of(method):
-    """What a request needs beside its path."""
+    """What a request needs in addition to its path."""
     return {'body': b'{"command":"/braggline/run/stop"}', 'headers': JSON} if method == 'post' else {}
 
 

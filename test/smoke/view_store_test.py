@@ -142,7 +142,7 @@ def story(w):
         egress = page('r', '/braggline/egress')
         want(set(numbers(direct['journal'])) == set(numbers(egress['journal'])), egress['journal'])
         look(w, page)
-        # it dies: the page says so, and that batches wait in the receiver's journal
+        # it is killed: the page shows this, and that batches wait in the receiver's journal
         w.kill('store0')
         wait('down', lambda: page.state('s') == 'down')
         want(page('s', '/braggline/store') is None, 'old telemetry of a store that is down')

@@ -99,7 +99,7 @@ def placed(pixels):
 
 
 def binned(part, size):
-    """The greatest value of each cell."""
+    """The largest value of each cell."""
     rows, cols = -(-part.shape[0] // size), -(-part.shape[1] // size)
     whole = numpy.full((rows * size, cols * size), -numpy.inf, 'f4')
     whole[:part.shape[0], :part.shape[1]] = numpy.where(numpy.isnan(part), -numpy.inf, part)

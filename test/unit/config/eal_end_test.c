@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tests that EAL's interrupt thread runs no callbacks after eal_hold() or eal_end(). EAL can end
- * only once in a process, so each case has a process of its own.
+ * only once in a process, so each case has a separate process.
  */
 #include <setjmp.h>
 #include <stdarg.h>

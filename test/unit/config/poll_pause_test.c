@@ -114,7 +114,7 @@ sleeps(enum poll_expect expected, uint64_t us)
 	return nb_sleeps;
 }
 
-/* A loop that nobody waits for wakes up some 50 times a second, after half a second at most. */
+/* A loop without waiting users wakes up some 50 times a second, after half a second at most. */
 static void
 later(void **state)
 {

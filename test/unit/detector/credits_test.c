@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A detector never laps the ring of its receiver, whatever the receiver writes as credit. */
+/* A detector never laps the ring of its receiver, even if the receiver writes wrong credits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,7 +116,7 @@ a_silent_stream_is_not_stuck(void **state)
 	set_word(0);
 	assert_int_equal(take(1, 1), SLOTS);
 	set_word(5);
-	/* frames 5 to 999 are not sent: the receiver says nothing of them */
+	/* frames 5 to 999 are not sent: the receiver does not report them */
 	assert_int_equal(take(1000, 1000), SLOTS);
 	(void)state;
 }

@@ -213,7 +213,7 @@ spots_obey_braggs_law(void **state)
 	free(frame);
 }
 
-/* Light that falls beside a panel is lost; the neighbour in the raster does not get it. */
+/* Light that misses a panel is lost; the neighbour in the raster does not receive it. */
 static void
 spots_end_at_the_edge_of_their_panel(void **state)
 {
@@ -366,7 +366,7 @@ rays_meet_their_pixels(void **state)
 		}
 	}
 	assert_true(met > pixels * 9 / 10 && met < pixels);
-	/* not backwards, and not beside the panels */
+	/* not backwards, and not outside the panels */
 	assert_false(panel_places_hit(places, (double[]){10, 10, -1000}, &row, &column));
 	assert_false(panel_places_hit(places, (double[]){5000, 10, 1000}, &row, &column));
 	panel_places_destroy(places);

@@ -214,7 +214,7 @@ cuStreamDestroy(CUstream stream)
 	return CUDA_SUCCESS;
 }
 
-/* It has a content that nobody expects. */
+/* Its content is arbitrary. */
 static CUresult
 cuMemAlloc(CUdeviceptr_v2 *ptr, size_t size)
 {

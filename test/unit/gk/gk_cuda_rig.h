@@ -29,7 +29,7 @@ struct pair {
 	CUdevice_v1 device;
 	CUcontext context;
 	CUstream stream;
-	int in_device;	 /* packets, outputs, coefficients and accumulators lie in GPU memory */
+	int in_device;	 /* packets, outputs, coefficients and accumulators are in GPU memory */
 	uint8_t *raw;	 /* target of the CUDA rig's pointer tables */
 	uint8_t *packed; /* all of these in GPU memory */
 };

@@ -50,7 +50,7 @@ case_bin(struct peak_case *c, uint32_t kind, double x, double y, uint32_t min_re
 		return 7;
 	case 1: /* bins without order */
 		return (uint16_t)case_below(c, 900);
-	case 2: /* the greatest bins */
+	case 2: /* the largest bins */
 		return (uint16_t)(GK_PEAK_BINS_MAX - 1 - case_below(c, 3));
 	default:
 		return gk_peak_bin(x, y, min_res, max_res);

@@ -39,7 +39,7 @@ static const struct oracle lists[] = {
 		12},
 };
 
-/* Settings that nobody has made lists of. */
+/* Settings for which no lists exist. */
 static const struct oracle held_back[] = {
 	{NULL, "mod5_one_panel.geom", {4, 3.5f, 1, 80, 2, 1}, 0, 0, 1},
 	{NULL, "mod5_eight_asics.geom", {25, 7, 3, 500, 7, 0}, 100, 380, 1},

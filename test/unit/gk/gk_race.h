@@ -9,8 +9,8 @@
 #include "gk_rig.h"
 
 /*
- * The race. Frame n lies in place n % PLACES, and each of its words is word_of(n). The writer
- * writes frames in order, as fast as it can. The gang gets the frames that are being written, are
+ * The race. Frame n is in place n % PLACES, and each of its words is word_of(n). The writer writes
+ * frames in order, as fast as it can. The gang gets the frames that are being written, are
  * complete, and are being overwritten.
  */
 #define PLACES	   4

@@ -193,7 +193,7 @@ test_wide(void **state)
 	close_map(&r);
 }
 
-/* The pixels that gangs mark as lost are not counted, whatever the word or coefficient was. */
+/* The pixels that gangs mark as lost are not counted, for any word and coefficient. */
 static void
 test_lost(void **state)
 {

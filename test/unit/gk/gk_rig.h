@@ -119,7 +119,7 @@ rig_output(const struct rig *rig, uint32_t slot)
 
 /*
  * Overwrite the part of an output that the result does not define with guard bytes: speculative
- * output may lie there.
+ * output may be there.
  * @param chunk  size of the chunk in bytes, 0: it is not one
  */
 static inline void

@@ -524,7 +524,7 @@ test_quantum(void **state)
 	open_gangs(&rig, &m, GK_VALUE_F32, GK_ISA_PLAIN, 1, 3, rig_random(&rng));
 	*gk_ring_next(&rig.ring[0]) = (struct gk_work){.nb_frames = 2, .params = 1, .slot = {0, 1}};
 	gk_ring_submit(&rig.ring[0]);
-	/* each poll is of another thread */
+	/* each poll is made by another thread */
 	while (!gk_ring_is_done(&rig.ring[0], 0)) {
 		assert_int_equal(rig.ops->stop(rig.gk), -EBUSY);
 		assert_true(rig.ops->poll(rig.gk, 0, polls++));

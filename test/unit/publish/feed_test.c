@@ -151,7 +151,7 @@ test_images_that_wait_too_long_are_skipped(void **state)
 	append(run);
 	append(run);
 	expect(&serial, FEED_START, 1);
-	/* the first batch is not read at all */
+	/* the first batch is not read */
 	expect_images(&serial, 1, 2 * (ROWS - 1) - 3, 3);
 	assert_int_equal(serial.skipped, 2 * (ROWS - 1) - 3);
 	assert_int_equal(serial.gone, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Outputs of braggline-publish: what a send to subscribers tells. */
+/* Outputs of braggline-publish: what the result of a send to subscribers means. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,7 +80,7 @@ test_a_queue_that_becomes_full_stops_nothing(void **state)
 	assert_int_equal(output.stats.images, 1);
 	assert_int_equal(output.stats.no_room, 1);
 	assert_int_equal(output.stats.full, 2);
-	/* the next one is taken by nobody */
+	/* the next one has no receiver */
 	assert_false(publish_image(false, false));
 }
 

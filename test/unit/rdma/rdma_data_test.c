@@ -112,7 +112,7 @@ gpu_memory_out_of_reach_is_refused(void **state)
 
 	/* software writes with the CPU, and cannot check this in advance */
 	if (strcmp(one->info.provider, "verbs") != 0) {
-		print_message("skipped: a provider that is told by hardware, verbs\n");
+		print_message("skipped: the provider is not verbs, whose hardware checks it\n");
 		skip();
 	}
 	assert_null(rdma_mr_reg(one->pd, &attr));

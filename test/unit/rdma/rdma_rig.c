@@ -122,7 +122,7 @@ owner_of(const struct rdma_qp *qp)
 	for (i = nb_owners; i-- > 0 && nb_owners - i <= RTE_DIM(owner);)
 		if (owner[i % RTE_DIM(owner)].qp == qp)
 			return owner[i % RTE_DIM(owner)].end;
-	fail_msg("event of a queue pair that nobody made");
+	fail_msg("event of an unknown queue pair");
 	return 0;
 }
 

@@ -4,8 +4,8 @@
 
 /**
  * @file
- * A sender of a stream and receivers, each on a roce device of its own, and a switch between their
- * ports that can lose, change and inject frames. One lcore runs all. Station 0 is the sender's.
+ * A sender of a stream and receivers, each on its own roce device, and a switch between their ports
+ * that can lose, change and inject frames. One lcore runs all. Station 0 is the sender's.
  */
 
 #include <setjmp.h>

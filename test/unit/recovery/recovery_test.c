@@ -1203,8 +1203,8 @@ announce(uint8_t *at, uint64_t digits, uint64_t body)
 }
 
 /*
- * Every block claims to begin a batch that extends to the end of the file: recovery gives up before
- * it reads all of them.
+ * Every block claims to begin a batch that extends to the end of the file: recovery ends with an
+ * error before it reads all of them.
  */
 static void
 forged(void **state)

@@ -508,7 +508,7 @@ test_damaged_count(void **state)
 		assert_int_equal(of.spilled, i < 2 ? 64 : JOURNAL_UNCOUNTED);
 		assert_int_equal(of.spilled_lost, i == 2);
 		journal_close(r);
-		/* no file has the batches any more, so each life forgets the doubts */
+		/* no file has the batches now, so each receiver forgets the doubts */
 		live(next_life, 0);
 		r = ring_open();
 		assert_false(journal_get(r, batch, &b));

@@ -229,7 +229,7 @@ creates_and_destroys(void **state)
 	assert_int_equal(batch_writer_create(&w, &c, message), -EINVAL);
 }
 
-/* Records of kept frames, mostly raw ones, each with an output slot of its own. */
+/* Records of kept frames, mostly raw ones, each with its own output slot. */
 #define PACKED_SLOTS 24
 
 static void

@@ -268,7 +268,7 @@ static void
 stop(void)
 {
 	assert_int_equal(builder_post(b, &(struct builder_command){.order = BUILDER_END}), 0);
-	ft->config.stall_cycles = 0; /* missing packets will not arrive any more */
+	ft->config.stall_cycles = 0; /* missing packets will not arrive */
 }
 
 /** End the run as the service thread does. */
@@ -406,7 +406,10 @@ peaks_in_records(void **state)
 	finish();
 }
 
-/* Records of kept frames have the size of the chunk. Gangs that make none are asked for none. */
+/*
+ * Records of kept frames have the size of the chunk. Gangs that make no chunks are not asked for
+ * any.
+ */
 static void
 chunks_in_records(void **state)
 {
@@ -642,7 +645,7 @@ complete_when_written_down(void **state)
 	finish();
 }
 
-/* Parameters that a gang uses are not overwritten, however often thresholds are changed. */
+/* Parameters that a gang uses are not overwritten, even if thresholds are changed often. */
 static void
 thresholds_in_use_stay(void **state)
 {

@@ -455,7 +455,7 @@ test_port_rings(void **state)
 	settings.steering = RX_STEERING_FLOW;
 	check_one_port(&s, &p);
 	want_item("port 0: RX queues", CHECK_FAIL, "the port has 1");
-	/* RX roles with RoCE share no queue, however packets are steered */
+	/* RX roles with RoCE share no queue, with any steering of packets */
 	settings.steering = RX_STEERING_AUTO;
 	strcpy(settings.rdma, "ip=10.1.2.1/16");
 	check_one_port(&s, &p);

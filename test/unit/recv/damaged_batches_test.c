@@ -473,7 +473,7 @@ test_kill(void **state)
 	clean();
 }
 
-/* If the bytes cannot be saved, the journal stays as it is. */
+/* If the bytes cannot be saved, the journal is not changed. */
 static void
 test_no_room(void **state)
 {

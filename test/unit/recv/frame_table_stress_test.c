@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests the frame table with RX roles and builder in threads of their own, more of them than CPUs.
- * The scheduler decides the order of steps. In every order, each packet that was placed is returned
+ * Tests the frame table with RX roles and builder in separate threads, more of them than CPUs. The
+ * scheduler decides the order of steps. In every order, each packet that was placed is returned
  * once, in the frame and tile that it was sent for, and its mbuf is freed once, by the RX role that
  * placed it, before its slot is reused.
  */
@@ -55,7 +55,7 @@ static struct rte_mempool *pool;
 static __thread uint32_t rx_here;
 static bool stop;
 
-/** External buffer of an mbuf, as in a replay. It lies in the mbuf's private area. */
+/** External buffer of an mbuf, as in a replay. It is in the mbuf's private area. */
 struct payload {
 	struct rte_mbuf_ext_shared_info shared;
 	uint8_t byte;

@@ -868,7 +868,7 @@ most_modules_move_it(void **state)
 
 /*
  * The numbers after a restart go on for more than `slots` before the window moves. All packets that
- * are held belong to the restart, also those whose numbers lie in the window that is still open.
+ * are held belong to the restart, also those whose numbers are in the window that is still open.
  */
 static void
 restart_goes_on_before_the_move(void **state)

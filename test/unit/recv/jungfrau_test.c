@@ -102,7 +102,7 @@ other_formats_are_bad(void **state)
 	}
 }
 
-/* Headers may lie at odd addresses, and bursts may contain invalid ones. */
+/* Headers may be at odd addresses, and bursts may contain invalid ones. */
 static void
 bursts_at_any_address(void **state)
 {

@@ -383,7 +383,7 @@ send_stream(uint32_t stream, uint64_t frame)
 
 /**
  * Send a frame. A receiver that is behind runs out of buffers, and then READs packets that the wire
- * has not lost: that is a case of its own.
+ * has not lost: that is a separate case.
  */
 static void
 send_frame(uint64_t frame)
@@ -1179,7 +1179,7 @@ leaves(void **state)
 	close_receiver();
 }
 
-/** The sender is gone: the receiver does not wait for its answer for long. */
+/** The sender has exited: the receiver waits for its answer for a limited time. */
 static void
 leaves_alone(void **state)
 {

@@ -233,7 +233,7 @@ poll_some(void)
 static inline void
 poll_until_idle(void)
 {
-	/* longer than stream_timeout_ms, whatever the load of the machine */
+	/* longer than stream_timeout_ms on a machine with any load */
 	for (uint32_t i = 0; i < STREAM_TIMEOUT_MS * 6 / 5; i++) {
 		poll_all();
 		usleep(1000);

@@ -142,7 +142,7 @@ lose_last(void)
 
 /**
  * The detector begins to overwrite a frame that a gang has not read, and loses the trailer: the new
- * pixels lie before the trailer of the old frame.
+ * pixels are before the trailer of the old frame.
  */
 static void
 lapped_without_trailer(void **state)

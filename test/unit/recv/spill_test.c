@@ -294,7 +294,7 @@ test_parts(void **state)
 	}
 }
 
-/* A body that is damaged in the journal is spilled as it is, and reported. */
+/* A body that is damaged in the journal is spilled unchanged, and reported. */
 static void
 test_damaged(void **state)
 {

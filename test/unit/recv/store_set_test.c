@@ -196,7 +196,7 @@ test_change_places(void **state)
 	number_is(1, A);
 }
 
-/* A store gets a new address, and its old address is not used any more. */
+/* A store gets a new address, and its old address is no longer used. */
 static void
 test_moves(void **state)
 {

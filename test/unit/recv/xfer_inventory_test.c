@@ -510,7 +510,7 @@ test_damaged_moved(void **state)
 	for (i = 1; i < 6; i += 2) {
 		assert_true(journal_get(ring, i, &b));
 		assert_int_equal(b.given, i == 1 ? 2 : 3);
-		/* nobody has proved anything: both stores keep what they have */
+		/* no store has proved a copy: both stores keep what they have */
 		journal_release(ring, i);
 		assert_false(journal_get(ring, i, &b));
 	}

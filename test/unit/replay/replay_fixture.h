@@ -35,7 +35,7 @@ void write_equal(uint32_t n, uint32_t len);
 int open_port(const char *more);
 void configure(uint16_t port, uint16_t queues, uint64_t offloads);
 int split_queue(uint16_t port, uint16_t queue, struct rte_mempool *rest, uint16_t at);
-/* Open a port and set up its queues, all the same, without starting it. */
+/* Open a port and set up its queues, all with the same parameters, without starting it. */
 uint16_t open_queues(const char *args, uint16_t nb, uint16_t nb_desc, struct rte_mempool *pool,
 	uint64_t offloads);
 uint16_t start_single(const char *args, struct rte_mempool *pool, uint64_t offloads);

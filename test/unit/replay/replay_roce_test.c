@@ -147,7 +147,7 @@ send_message(uint32_t stream, uint64_t frame, uint32_t tile, const uint8_t *byte
 	}
 }
 
-/* Make the packets of a loop, with other numbers: an implementation of its own. */
+/* Make the packets of a loop, with other numbers: an independent implementation. */
 static void
 make_loop(uint32_t loop)
 {
@@ -365,7 +365,7 @@ incomplete_messages_are_renumbered(void **state)
 	close_port(port);
 }
 
-/* Packets that are no UC messages are delivered as they are. */
+/* Packets that are no UC messages are delivered unchanged. */
 static void
 other_packets_stay(void **state)
 {

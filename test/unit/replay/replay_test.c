@@ -451,7 +451,7 @@ half_a_setup_is_refused(void **state)
 	close_port((uint16_t)port);
 }
 
-/* Read statistics like ethdev's telemetry, in a thread of its own, until `end` is set. */
+/* Read statistics like ethdev's telemetry, in a separate thread, until `end` is set. */
 struct asking {
 	struct rte_eth_dev *dev;
 	const struct eth_dev_ops *ops;

@@ -241,7 +241,7 @@ test_reject(void **state)
 	assert_int_equal(rdma_conn_disconnect(p.conn[A]), -ENOTCONN);
 	destroy(&p);
 
-	/* UC has a service ID space of its own */
+	/* UC has its own service ID space */
 	connect_pair(&p, RDMA_QP_UC, NULL);
 	assert_int_equal(
 		rig_event(A, RDMA_EVENT_REJECTED, 100)->status, ROCE_REJ_INVALID_SERVICE_ID);
@@ -766,7 +766,7 @@ test_first_packet(void **state)
 	assert_int_equal(rdma_poll_cq(rig[B].cq, &wc, 1), 1);
 	assert_int_equal(wc.status, RDMA_WC_SUCCESS);
 	assert_int_equal(rdma_poll_cq(rig[A].cq, &wc, 1), 1);
-	/* the REP is not repeated any more */
+	/* the REP is no longer repeated */
 	rig_run(3000);
 	assert_int_equal(rig_stat(B, "cm_retransmits"), 0);
 	destroy(&p);
@@ -895,7 +895,7 @@ test_bad_wire(void **state)
 	print_message("%u connections, %u frames lost, %u repeated, %u late\n", up, rig_wire.lost,
 		rig_wire.repeated, rig_wire.delayed);
 	assert_true(rig_wire.lost > 50 && rig_wire.repeated > 50 && rig_wire.delayed > 50);
-	/* late packets create requests that no side answers any more */
+	/* late packets create requests that no side answers */
 	memset(&rig_wire, 0, sizeof(rig_wire));
 	rig_run(1000);
 	while (rig_has_event(B)) {

@@ -731,7 +731,7 @@ test_order(void **state)
 				.length = rows[i][j].length});
 		}
 		if (nb_said == 0)
-			fail_msg("row %u: nothing is said", i);
+			fail_msg("row %u: no message", i);
 		assert_nak(psn, ROCE_NAK_INVALID_REQUEST);
 		assert_int_equal(turn(), psn);
 		assert_int_equal(rig_stat(&rig, US, "rx_invalid_requests"), before + 1);

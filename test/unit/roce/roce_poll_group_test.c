@@ -463,7 +463,7 @@ test_good_bye(void **state)
 	while (rte_ring_dequeue(it.tx[0], (void **)&m) == 0) {
 		const uint8_t *icmp = rte_pktmbuf_mtod_offset(m, const uint8_t *, 14 + 40 + 8);
 
-		/* an MLDv2 report: the group has no sources any more */
+		/* an MLDv2 report: the group has no sources left */
 		left += m->data_len > 14 + 40 + 8 + 8 && icmp[0] == 143 && icmp[8] == 3;
 		rte_pktmbuf_free(m);
 	}

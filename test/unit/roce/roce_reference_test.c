@@ -432,10 +432,10 @@ test_restart(void **state)
 		assert_int_equal(info_of(1).dropped, 3 * (i + 1));
 		assert_int_equal(info_of(1).messages, i + 1);
 	}
-	/* nothing is known of what was lost where the new PSN is behind */
+	/* the loss is unknown where the new PSN is behind */
 	assert_int_equal(info_of(1).lost, 1 + 1000 + (1 << 22));
 	assert_int_equal(info_of(1).gaps, RTE_DIM(differences));
-	/* a little behind: packets are duplicates until they cannot be any more */
+	/* a little behind: packets are duplicates until they are too far behind */
 	rig.tap = NULL;
 	assert_int_equal(rdma_qp_destroy(rig.end[0].qp), 0);
 	connect_sender(roce_psn_add(psn, -1000));

@@ -211,7 +211,7 @@ test_repeat_in_the_way(void **state)
 	assert_said(4, ROCE_READ_RESPONSE_ONLY, 3, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
 	assert_said(5, ROCE_READ_RESPONSE_ONLY, 4, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
 	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 0);
-	/* and again, when it is not new any more */
+	/* and again, when it is no longer new */
 	read_request(5, 100);
 	read_request(4, 200);
 	rig_run(&rig, 1);

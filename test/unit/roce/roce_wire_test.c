@@ -185,7 +185,7 @@ one_frame(const uint8_t *frame, uint32_t length, struct tally *tally)
 		if (roce_packet_parse(m, &pkt) == ROCE_PACKET_DATA && roce_packet_check(&pkt) &&
 			at != 14 + 1 && at != 14 + 8 && at != 14 + 10 && at != 14 + 11 &&
 			at != 14 + 20 + 6 && at != 14 + 20 + 7 && at != 14 + 28 + 4)
-			fail_msg("bit %u of byte %u turned, and nobody noticed", i, at);
+			fail_msg("bit %u of byte %u was flipped and not detected", i, at);
 		rte_pktmbuf_free(m);
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tests how a store completes the files that a killed store has left, while their receivers
- * reconnect late or not at all.
+ * reconnect late or never.
  */
 
 #include <dirent.h>
@@ -226,7 +226,7 @@ test_claimed(void **state)
 	assert_true(is_there(1, ".part"));
 	assert_true(is_there(3, ".part"));
 	/*
-	 * the first stream could not be opened; the second one writes files of its own from now on
+	 * the first stream could not be opened; the second one writes its own files from now on
 	 */
 	store_completion_release(c, &late, NULL, NULL);
 	store_completion_release(c, &claim, "r", &id);
@@ -352,7 +352,7 @@ folder_of(char dir[PATH], unsigned int run)
 }
 
 /*
- * Files that another user made or can change are left alone; our own files beside them are
+ * Files that another user made or can change are left alone; our own files next to them are
  * completed.
  */
 static void

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests that a store takes two batches with the same number and different bytes for two batches: it
- * gives up neither the stored one, nor tells a peer that the other one is stored. A holder of the
+ * Tests that a store treats two batches with the same number and different bytes as two batches: it
+ * does not remove the stored one, and does not report the other one as stored. A holder of the
  * receiver's key may have stored the first one. XFER_SEED repeats a run.
  */
 
@@ -96,7 +96,10 @@ is_refused_up(struct peer *p, enum xfer_reason reason, uint64_t times)
 	assert_int_equal(hostile_counters()->refused[reason], times);
 }
 
-/* HELD and REASSIGNED name batches that differ from the stored ones: nothing is told or cut. */
+/*
+ * HELD and REASSIGNED name batches that differ from the stored ones: nothing is reported or
+ * truncated.
+ */
 static void
 test_lists(void **state)
 {

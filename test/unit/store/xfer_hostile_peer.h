@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hostile peers of a store, which send and write what a receiver would not. Each has a connection
- * of its own, and a key where the test needs one.
+ * Hostile peers of a store, which send and write what a receiver would not. Each has its own
+ * connection, and a key where the test needs one.
  */
 #ifndef XFER_HOSTILE_PEER_H
 #define XFER_HOSTILE_PEER_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A store with a receiver and hostile peers beside it, and the clock that tests can advance. */
+/* A store with a receiver and hostile peers, and the clock that tests can advance. */
 
 #include "xfer_hostile_rig.h"
 
@@ -36,7 +36,7 @@ hostile_start_clock(void)
 	stopped_at = 0;
 }
 
-/* Poll the hostile peers, and the receiver beside them, which keeps a batch now and then. */
+/* Poll the hostile peers and the receiver, which keeps a batch now and then. */
 static void
 beside(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A store with hostile peers: what they send is refused or detected by its CRC, and counted by its
- * cause. The batches of a receiver beside them are all in the files once.
+ * cause. The batches of a well-behaved receiver are all in the files once.
  */
 #ifndef XFER_HOSTILE_RIG_H
 #define XFER_HOSTILE_RIG_H
@@ -13,7 +13,7 @@
 #define STORE_STATION	1 /* the receiver is station 0 */
 #define HOSTILE_STATION 2
 
-extern unsigned int hostile_kept; /* batches that the receiver beside them has kept */
+extern unsigned int hostile_kept; /* batches that the well-behaved receiver has kept */
 
 extern uint64_t hostile_passed_ms; /* added to the clock of everything but the network */
 

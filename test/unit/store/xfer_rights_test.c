@@ -321,7 +321,7 @@ test_limits(void **state)
 }
 
 /*
- * As many peers as possible, each from a network of its own, connect repeatedly and send nothing
+ * As many peers as possible, each from a different network, connect repeatedly and send nothing
  * after the request.
  */
 static void

@@ -1161,7 +1161,7 @@ test_stuck_cells(void **state)
 	rig_each_is_there_once(1);
 }
 
-/* The batch is sent again before the store would be given up: a third slot is sound. */
+/* The batch is sent again before the failover would move it: a third slot is sound. */
 static void
 test_stuck_cells_failover(void **state)
 {

@@ -1103,7 +1103,7 @@ test_rot(void **state)
 		disk = log;
 		disk_free(disk);
 	}
-	printf("%u crashes beside rot\n", crashes);
+	printf("%u crashes with damaged files\n", crashes);
 	free(r);
 	free(again);
 }
@@ -1164,12 +1164,12 @@ test_rot_of_given_back(void **state)
 		disk = log;
 		disk_free(disk);
 	}
-	printf("%u crashes beside rot of what was given back\n", crashes);
+	printf("%u crashes with damage to reassigned batches\n", crashes);
 	free(r);
 	free(again);
 }
 
-/* Files of a run that has ended stay as they are, also if a batch is in two of them. */
+/* Files of a run that has ended are not changed, even if a batch is in two of them. */
 static void
 test_final(void **state)
 {
@@ -1218,7 +1218,7 @@ write_file(struct rig *r, const struct xfer_sample *of, unsigned int from, unsig
 
 /*
  * Two files have the same copies of some batches, and a third one differs in one of them: nothing
- * is truncated, in whatever order the files are.
+ * is truncated, in any order of the files.
  */
 static void
 test_differing(void **state)

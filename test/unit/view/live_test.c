@@ -210,7 +210,7 @@ expect_plane(enum request_plane plane, enum gk_value value, const float *wanted)
 	free(body.bytes);
 }
 
-/* All frames of a run in maximum and mean, the last one as it was kept. */
+/* All frames of a run in maximum and mean, the last one unchanged. */
 static void
 accumulate(enum gk_value value, uint32_t kind)
 {
@@ -270,7 +270,7 @@ test_planes_of_a_run(void **state)
 	accumulate(GK_VALUE_I16, GK_KIND_IMAGE);
 }
 
-/* A sparse frame with a missing packet, as a raster and as it was kept. */
+/* A sparse frame with a missing packet, as a raster and as a list. */
 static void
 test_missing_packets_and_peaks(void **state)
 {

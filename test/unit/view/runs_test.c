@@ -119,7 +119,7 @@ static int
 set_up(void **state)
 {
 	(void)state;
-	/* tmpfs tells the types of files in readdir(3) */
+	/* tmpfs reports the types of files in readdir(3) */
 	strcpy(dir, "/dev/shm/runs_test.XXXXXX");
 	return mkdtemp(dir) != NULL ? 0 : -1;
 }

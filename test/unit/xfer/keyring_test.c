@@ -122,7 +122,7 @@ test_reader(void **state)
 	xfer_keyring_free(&ring);
 }
 
-/* An unknown identity gets random keys that nobody has, and other ones after each read. */
+/* An unknown identity gets random keys, and other ones after each read. */
 static void
 test_nobody(void **state)
 {

@@ -111,7 +111,7 @@ test_any_byte(void **state)
 }
 
 /*
- * The copy for the file is padded with zeros, whatever follows its metadata. Zeros may
+ * The copy for the file is padded with zeros, even if other bytes follow its metadata. Zeros may
  * also be counted as metadata.
  */
 static void
