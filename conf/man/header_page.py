@@ -77,7 +77,7 @@ def definitions(parts):
 def text_of(comment):
     """A comment as reStructuredText."""
     body, parts = [], []
-    # a tag in a line of text begins a line of its own
+    # a tag in a line of text begins a new line
     for line in re.sub(r'(?<=\S) (?=@(?:param|return)\b)', '\n', comment).split('\n'):
         tag = re.match(r'@(param|return)\s+(.*)', line)
         if tag and tag[1] == 'param':

@@ -180,7 +180,7 @@ def latency(reply, stores):
 
 
 def metrics(sock):
-    # the exporter asks every process with every endpoint
+    # the exporter queries every process with every endpoint
     if '/braggline/ledger' not in sock.cmd('/'):
         return []
     about = sock.cmd('/braggline/info')

@@ -44,7 +44,7 @@ def info():
 
 
 def metrics(sock):
-    # the exporter asks every process with every endpoint
+    # the exporter queries every process with every endpoint
     if '/braggline/rdma' not in sock.cmd('/'):
         return
     reply = sock.cmd('/braggline/rdma')

@@ -157,7 +157,7 @@ def histogram(step, below, times):
 
 
 def metrics(sock):
-    # the exporter asks every process with every endpoint
+    # the exporter queries every process with every endpoint
     if '/braggline/store' not in sock.cmd('/'):
         return []
     return [*store(sock), *connections(sock), *identities(sock), *streams(sock)]
