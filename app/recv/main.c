@@ -78,6 +78,7 @@ static void
 on_signal(int number)
 {
 	__atomic_store_n(&signalled, number, __ATOMIC_RELAXED);
+	run_interrupt();
 	egress_signal();
 }
 
@@ -337,6 +338,10 @@ receive(struct service *s)
 	/* a replay delivers packets in the first poll, so the run must exist before */
 	if (!s->settings->service) {
 		ret = run_start(s->run);
+		if (ret == -ECANCELED) {
+			LOG(NOTICE, "stopped by a signal before the run began\n");
+			return 0;
+		}
 		if (ret != 0)
 			return ret;
 	}

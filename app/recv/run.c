@@ -48,7 +48,14 @@ RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
 #define UNUSED_FRAMES UINT64_C(4)
 
 struct run {
-	pthread_mutex_t lock;	   /**< recursive: `report` is called with it */
+	/**
+	 * Held for a short time only, so that readers of the status never wait for a disk. A thread
+	 * that may have to wait for one sets `busy` and releases the lock. Until it has the lock
+	 * again, no other thread changes the run.
+	 */
+	pthread_mutex_t lock;
+	bool busy;
+	pthread_cond_t free;	   /**< `busy` was cleared */
 	void (*report)(void *arg); /**< run_on_end(); NULL: none */
 	void *report_arg;
 	enum run_state state;
@@ -60,6 +67,7 @@ struct run {
 	/** the same with thresholds changed during the run; NULL: none */
 	struct config *changed;
 	struct settings settings;
+	struct calibration calibration; /**< of the last run that was armed */
 	struct batch_writer *writer;
 	bool began; /**< the run was started, not only armed */
 	struct run_ledger ledger;
@@ -90,9 +98,16 @@ struct run {
 	char message[RUN_MESSAGE_SIZE];
 };
 
+/**
+ * Atomic: end the arming in progress, or else the next one. Not a member of the run, because a
+ * signal handler sets it.
+ */
+static bool give_up;
+
 const char *const run_state_names[RUN_STATES] = {
 	[RUN_IDLE] = "idle",
 	[RUN_CONFIGURED] = "configured",
+	[RUN_ARMING] = "arming",
 	[RUN_ARMED] = "armed",
 	[RUN_RUNNING] = "running",
 	[RUN_STOPPING] = "stopping",
@@ -103,6 +118,31 @@ enter(struct run *r, enum run_state state)
 {
 	LOG(DEBUG, "%s -> %s\n", run_state_names[r->state], run_state_names[state]);
 	r->state = state;
+}
+
+/** Release the lock for work that may wait for a disk. */
+static void
+begin_waiting(struct run *r)
+{
+	r->busy = true;
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void
+end_waiting(struct run *r)
+{
+	pthread_mutex_lock(&r->lock);
+	r->busy = false;
+	pthread_cond_broadcast(&r->free);
+}
+
+/** Take the lock when no other thread has released it for such work. */
+static void
+lock_free_run(struct run *r)
+{
+	pthread_mutex_lock(&r->lock);
+	while (r->busy)
+		pthread_cond_wait(&r->free, &r->lock);
 }
 
 /** Store an error message that was already logged. @return `error` */
@@ -133,14 +173,11 @@ run_create(struct pipeline *p, const struct settings *process, const struct conf
 	bool lcores_poll)
 {
 	struct run *r = calloc(1, sizeof(*r));
-	pthread_mutexattr_t recursive;
 
 	if (r == NULL)
 		return NULL;
-	pthread_mutexattr_init(&recursive);
-	pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-	pthread_mutex_init(&r->lock, &recursive);
-	pthread_mutexattr_destroy(&recursive);
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_cond_init(&r->free, NULL);
 	r->pipeline = p;
 	r->process = process;
 	r->base = base;
@@ -160,6 +197,7 @@ run_destroy(struct run *r)
 	config_close(r->config);
 	config_close(r->changed);
 	run_ledger_free(&r->ledger);
+	pthread_cond_destroy(&r->free);
 	pthread_mutex_destroy(&r->lock);
 	free(r);
 }
@@ -361,7 +399,9 @@ configure(struct run *r, const char *assignments)
 	if (r->state != RUN_IDLE && r->state != RUN_CONFIGURED)
 		return complain(r, -EBUSY, "a run is %s; %s", run_state_names[r->state],
 			r->state == RUN_STOPPING ? "wait until it has ended" : "stop it first");
+	begin_waiting(r);
 	config = config_open(r->base);
+	end_waiting(r);
 	if (config == NULL)
 		return complain(r, -EINVAL, "cannot read %s", r->base->file);
 	if (assignments != NULL)
@@ -401,42 +441,6 @@ name_first(struct run *r, enum arrow_table table)
 		*part = '\0';
 }
 
-static int
-arm(struct run *r)
-{
-	char message[PATH_MAX] = "";
-	int ret = 0;
-
-	if (r->state == RUN_IDLE)
-		ret = configure(r, NULL);
-	if (ret != 0)
-		return ret;
-	if (r->state != RUN_CONFIGURED)
-		return complain(r, -EBUSY, "a run is already %s%s", run_state_names[r->state],
-			r->state == RUN_STOPPING ? "; wait until it has ended" : "");
-	ret = pipeline_calibrate(r->pipeline, &r->settings.calibration);
-	if (ret != 0 && r->pipeline->calibration->why[0] != '\0')
-		return note(r, ret, "%s", r->pipeline->calibration->why);
-	if (ret != 0)
-		return complain(r, ret, "cannot load the calibration: %s", strerror(-ret));
-	/* a receiver that died may have left files */
-	arrow_recover_dir(NULL, r->settings.directory, note_recovery, r);
-	ret = pipeline_open_files(r->pipeline, &r->settings, &r->writer, message);
-	if (ret != 0) {
-		batch_writer_destroy(r->writer);
-		r->writer = NULL;
-		return complain(r, ret, "%s", message);
-	}
-	for (int i = 0; i < ARROW_TABLES; i++)
-		name_first(r, i);
-	/* The run may end before it begins; values of the previous run must not remain. */
-	r->began = false;
-	run_ledger_begin(&r->ledger);
-	r->first_activity = 0;
-	enter(r, RUN_ARMED);
-	return 0;
-}
-
 /** Note that the detector sends: the idle time begins. */
 static void
 begin_idle_time(struct run *r)
@@ -450,17 +454,24 @@ begin_idle_time(struct run *r)
 static int
 check_place(struct run *r)
 {
-	for (int i = 0; i < ARROW_TABLES; i++) {
-		const char *path = r->pipeline->stores != NULL ? r->settings.directory
-							       : batch_writer_path(r->writer, i);
+	char path[PATH_MAX] = "";
+	int error = 0;
 
-		if (access(path, F_OK) != 0)
-			return complain(r, -errno,
-				"%s: %s; it was removed or renamed after run %s was armed; stop "
-				"the run and start it again",
-				path, strerror(errno), r->settings.run);
+	begin_waiting(r);
+	for (int i = 0; i < ARROW_TABLES && error == 0; i++) {
+		rte_strscpy(path,
+			r->pipeline->stores != NULL ? r->settings.directory
+						    : batch_writer_path(r->writer, i),
+			sizeof(path));
+		error = access(path, F_OK) == 0 ? 0 : errno;
 	}
-	return 0;
+	end_waiting(r);
+	if (error == 0)
+		return 0;
+	return complain(r, -error,
+		"%s: %s; it was removed or renamed after run %s was armed; stop the run and start "
+		"it again",
+		path, strerror(error), r->settings.run);
 }
 
 /** Return the number of times that the detector has ended its multicast streams. */
@@ -479,57 +490,6 @@ streams_have_failed(const struct run *r)
 	const struct rx_messages *m = r->pipeline->messages;
 
 	return m != NULL && m->multicast != NULL && rx_multicast_failed(m->multicast);
-}
-
-static int
-start(struct run *r)
-{
-	struct builder_command command = {.order = BUILDER_BEGIN};
-	struct builder_stats stats;
-	int ret;
-
-	if (r->state == RUN_RUNNING || r->state == RUN_STOPPING)
-		return complain(r, -EBUSY, "a run is %s%s", run_state_names[r->state],
-			r->state == RUN_STOPPING ? "; wait until it has ended" : "");
-	ret = r->state != RUN_ARMED ? arm(r) : check_place(r);
-	if (ret != 0)
-		return ret;
-	r->activity = 0;
-	r->active_at = rte_rdtsc();
-	begin_idle_time(r);
-	r->stream_ends = count_stream_ends(r);
-	r->streams_ended = false;
-	r->timed_out = false;
-	r->aborted = false;
-	command.run = r->settings.frames;
-	command.packets_min = r->settings.packets_min;
-	command.dark = r->settings.dark;
-	command.veto = r->settings.veto;
-	command.veto.params.version = ++r->veto_version;
-	ledger_read(&r->ledger.before, r->pipeline, NULL);
-	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
-		__atomic_store_n(&r->pipeline->rx[i]->first_frame,
-			r->settings.frames.first_known ? r->settings.frames.first_frame : 0,
-			__ATOMIC_RELAXED);
-	run_watch_begin(&r->watch, r->pipeline, &r->ledger.before,
-		r->settings.frames.first_known ? r->settings.frames.first_frame : 0);
-	stats = builder_stats(r->pipeline->builder);
-	r->batches = stats.batches;
-	r->batched_frames = stats.batched_frames;
-	run_end_begin(&r->end, r->pipeline);
-	run_notes_begin(&r->notes, &r->process->detector, &stats);
-	ret = send_command(r, &command, NULL);
-	if (ret != 0)
-		return complain(r, ret, "cannot start the run: %s", strerror(-ret));
-	r->began = true;
-	run_ledger_resume(&r->ledger);
-	run_ledger_keep(&r->ledger, r->writer, true);
-	run_ledger_add_veto(&r->ledger, &command.veto, 0);
-	r->runs++;
-	enter(r, RUN_RUNNING);
-	if (r->process->service)
-		LOG(NOTICE, "run %s begins, files in %s\n", r->settings.run, r->settings.directory);
-	return 0;
 }
 
 static void
@@ -742,8 +702,45 @@ journal_was_damaged(struct run *r)
 	return true;
 }
 
+/** Results of the work at the end of a run that waits for the disk or for stores. */
+struct closing {
+	bool drained;  /**< all that was kept is in files or stores */
+	bool was_dark; /**< the run has made pedestals, or should have */
+	/** results of pipeline_write_pedestals() @{ */
+	int dark;
+	char dark_text[sizeof(((struct run_status *)0)->dark)];
+	char dark_warning[RUN_NOTE_SIZE];
+	/** @} */
+	struct ledger ledger;
+	/** results of run_ledger_write() @{ */
+	int written;
+	char ledger_path[PATH_MAX];
+	/** @} */
+};
+
+/** Close the files and write the ledger of the run. Called without the lock. */
+static void
+close_files(struct run *r, struct closing *c)
+{
+	c->drained = batch_writer_stop(r->writer, true) == 0;
+	preview_end(r->pipeline->preview);
+	live_end(r->pipeline->live);
+	c->was_dark = r->pipeline->pedestal != NULL;
+	c->dark = pipeline_write_pedestals(r->pipeline, &r->settings, c->dark_text,
+		sizeof(c->dark_text), c->dark_warning, sizeof(c->dark_warning));
+	if (!r->began)
+		ledger_read(&r->ledger.before, r->pipeline, NULL);
+	run_ledger_read(&r->ledger, r->writer, &c->ledger);
+	c->ledger.ports[PORT_INCOMPLETE] += c->ledger.unfinished;
+	/* The ledger of a receiver that died stays for the run that continues it. */
+	if (r->began)
+		run_ledger_keep(&r->ledger, r->writer, false);
+	c->written =
+		run_ledger_write(&r->ledger, r->writer, &c->ledger, c->drained, c->ledger_path);
+}
+
 /**
- * Store the status of the run and write its ledger, after the files were closed.
+ * Close the files of the run, and store its status.
  * @param failed  the run has failed; else that is found here
  */
 static void
@@ -751,12 +748,12 @@ finish(struct run *r, bool failed)
 {
 	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	struct run_status *last = &r->last;
-	char *dark = r->notes.text[RUN_NOTE_DARK];
+	struct closing closing;
 	char path[PATH_MAX];
 	const char *preview;
-	bool drained;
-	int ret;
 
+	if (r->state != RUN_STOPPING)
+		enter(r, RUN_STOPPING);
 	memset(last->warnings, 0, sizeof(last->warnings));
 	last->write_error = 0;
 	if (r->began) {
@@ -767,8 +764,10 @@ finish(struct run *r, bool failed)
 		if (!r->aborted && !failed)
 			run_notes_frames(&r->notes, b, &r->settings.frames);
 	}
-	drained = batch_writer_stop(r->writer, true) == 0;
-	failed |= !drained;
+	begin_waiting(r);
+	close_files(r, &closing);
+	end_waiting(r);
+	failed |= !closing.drained;
 	if (r->began && r->pipeline->stores != NULL &&
 		egress_lost_doubts(r->pipeline->stores) > 0) {
 		complain(r, 0,
@@ -776,24 +775,22 @@ finish(struct run *r, bool failed)
 			"braggline-store reconcile");
 		failed = true;
 	}
-	preview_end(r->pipeline->preview);
-	live_end(r->pipeline->live);
 	for (int t = 0; t < ARROW_TABLES; t++) {
 		rte_strscpy(r->paths[t], batch_writer_path(r->writer, t), sizeof(r->paths[t]));
 		if (batch_writer_error(r->writer, t)[0] != '\0')
 			complain(r, 0, "%s", batch_writer_error(r->writer, t));
 	}
 	last->dark[0] = '\0';
-	if (r->pipeline->pedestal != NULL) {
-		if (pipeline_write_pedestals(r->pipeline, &r->settings, last->dark,
-			    sizeof(last->dark), dark, RUN_NOTE_SIZE) != 0) {
+	if (closing.was_dark) {
+		rte_strscpy(last->dark, closing.dark_text, sizeof(last->dark));
+		rte_strscpy(r->notes.text[RUN_NOTE_DARK], closing.dark_warning, RUN_NOTE_SIZE);
+		if (closing.dark != 0)
 			complain(r, 0, "%s", last->dark);
-			failed = true;
-		} else {
+		else
 			LOG(NOTICE, "%s\n", last->dark);
-		}
-		if (dark[0] != '\0')
-			LOG(WARNING, "%s\n", dark);
+		failed |= closing.dark != 0;
+		if (closing.dark_warning[0] != '\0')
+			LOG(WARNING, "%s\n", closing.dark_warning);
 	}
 	if (r->began)
 		read_warnings(r, last);
@@ -810,19 +807,13 @@ finish(struct run *r, bool failed)
 	last->first_frame = r->began ? b->first_frame : 0;
 	last->last_frame = r->began ? b->last_frame : 0;
 	last->veto_version = r->began ? r->veto_version : 0;
-	if (!r->began)
-		ledger_read(&r->ledger.before, r->pipeline, NULL);
-	run_ledger_read(&r->ledger, r->writer, &last->ledger);
-	last->ledger.ports[PORT_INCOMPLETE] += last->ledger.unfinished;
-	/* The ledger of a receiver that died stays for the run that continues it. */
-	if (r->began)
-		run_ledger_keep(&r->ledger, r->writer, false);
-	ret = run_ledger_write(&r->ledger, r->writer, &last->ledger, drained, last->ledger_path);
-	if (ret != 0) {
-		complain(r, ret, "cannot write %s: %s", last->ledger_path, strerror(-ret));
-		last->ledger_path[0] = '\0';
-		failed = true;
-	}
+	last->ledger = closing.ledger;
+	rte_strscpy(last->ledger_path, closing.written == 0 ? closing.ledger_path : "",
+		sizeof(last->ledger_path));
+	if (closing.written != 0)
+		complain(r, 0, "cannot write %s: %s", closing.ledger_path,
+			strerror(-closing.written));
+	failed |= closing.written != 0;
 	failed |= lost_kept(r, &last->ledger);
 	failed |= journal_was_damaged(r);
 	failed |= received_nothing(r, &last->ledger);
@@ -840,8 +831,166 @@ finish(struct run *r, bool failed)
 	batch_writer_destroy(r->writer);
 	r->writer = NULL;
 	enter(r, RUN_IDLE);
-	if (r->began && r->report != NULL)
-		r->report(r->report_arg);
+	if (!r->began || r->report == NULL)
+		return;
+	begin_waiting(r);
+	r->report(r->report_arg);
+	end_waiting(r);
+}
+
+/** Return what a client can do whose run cannot begin in this state. */
+static const char *
+what_to_do(enum run_state state)
+{
+	switch (state) {
+	case RUN_ARMING:
+		return "; wait, or stop it";
+	case RUN_STOPPING:
+		return "; wait until it has ended";
+	default:
+		return "";
+	}
+}
+
+static bool
+is_given_up(void)
+{
+	return __atomic_load_n(&give_up, __ATOMIC_RELAXED);
+}
+
+/**
+ * Load the calibration, recover files and open those of the run. Called without the lock.
+ * @param writer   out; NULL on error
+ * @param message  receives the error, which was logged
+ */
+static int
+prepare(struct run *r, struct batch_writer **writer, char message[PATH_MAX])
+{
+	const struct calibration *c = r->pipeline->calibration;
+	int ret;
+
+	*writer = NULL;
+	message[0] = '\0';
+	ret = pipeline_calibrate(r->pipeline, &r->settings.calibration);
+	if (ret != 0 && c->why[0] != '\0') {
+		rte_strscpy(message, c->why, PATH_MAX);
+		return ret;
+	}
+	if (ret != 0) {
+		snprintf(message, PATH_MAX, "cannot load the calibration: %s", strerror(-ret));
+		LOG(ERR, "%s\n", message);
+		return ret;
+	}
+	/* a receiver that died may have left files */
+	arrow_recover_dir_until(NULL, r->settings.directory, &give_up, note_recovery, r);
+	if (is_given_up())
+		return -ECANCELED;
+	ret = pipeline_open_files(r->pipeline, &r->settings, writer, message);
+	if (ret != 0) {
+		batch_writer_destroy(*writer);
+		*writer = NULL;
+		LOG(ERR, "%s\n", message);
+	}
+	return ret;
+}
+
+/** A client, or the end of the process, has stopped a run that was being armed. */
+static int
+disarm(struct run *r)
+{
+	__atomic_store_n(&give_up, false, __ATOMIC_RELAXED);
+	if (r->writer != NULL)
+		finish(r, false);
+	else
+		enter(r, RUN_IDLE);
+	return note(r, -ECANCELED, "run %s was stopped while it was armed", r->settings.run);
+}
+
+static int
+arm(struct run *r)
+{
+	struct batch_writer *writer;
+	char message[PATH_MAX];
+	int ret = 0;
+
+	if (r->state == RUN_IDLE)
+		ret = configure(r, NULL);
+	if (ret != 0)
+		return ret;
+	if (r->state != RUN_CONFIGURED)
+		return complain(r, -EBUSY, "a run is already %s%s", run_state_names[r->state],
+			what_to_do(r->state));
+	enter(r, RUN_ARMING);
+	/* The run may end before it begins; values of the previous run must not remain. */
+	r->began = false;
+	run_ledger_begin(&r->ledger);
+	r->first_activity = 0;
+	begin_waiting(r);
+	ret = prepare(r, &writer, message);
+	end_waiting(r);
+	r->writer = writer;
+	r->calibration = *r->pipeline->calibration;
+	if (is_given_up())
+		return disarm(r);
+	if (ret != 0) {
+		enter(r, RUN_CONFIGURED);
+		return note(r, ret, "%s", message);
+	}
+	for (int i = 0; i < ARROW_TABLES; i++)
+		name_first(r, i);
+	enter(r, RUN_ARMED);
+	return 0;
+}
+
+static int
+start(struct run *r)
+{
+	struct builder_command command = {.order = BUILDER_BEGIN};
+	struct builder_stats stats;
+	int ret;
+
+	if (r->state == RUN_RUNNING || r->state == RUN_STOPPING)
+		return complain(r, -EBUSY, "a run is %s%s", run_state_names[r->state],
+			what_to_do(r->state));
+	ret = r->state != RUN_ARMED ? arm(r) : check_place(r);
+	if (ret != 0)
+		return ret;
+	r->activity = 0;
+	r->active_at = rte_rdtsc();
+	begin_idle_time(r);
+	r->stream_ends = count_stream_ends(r);
+	r->streams_ended = false;
+	r->timed_out = false;
+	r->aborted = false;
+	command.run = r->settings.frames;
+	command.packets_min = r->settings.packets_min;
+	command.dark = r->settings.dark;
+	command.veto = r->settings.veto;
+	command.veto.params.version = ++r->veto_version;
+	ledger_read(&r->ledger.before, r->pipeline, NULL);
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
+		__atomic_store_n(&r->pipeline->rx[i]->first_frame,
+			r->settings.frames.first_known ? r->settings.frames.first_frame : 0,
+			__ATOMIC_RELAXED);
+	run_watch_begin(&r->watch, r->pipeline, &r->ledger.before,
+		r->settings.frames.first_known ? r->settings.frames.first_frame : 0);
+	stats = builder_stats(r->pipeline->builder);
+	r->batches = stats.batches;
+	r->batched_frames = stats.batched_frames;
+	run_end_begin(&r->end, r->pipeline);
+	run_notes_begin(&r->notes, &r->process->detector, &stats);
+	ret = send_command(r, &command, NULL);
+	if (ret != 0)
+		return complain(r, ret, "cannot start the run: %s", strerror(-ret));
+	r->began = true;
+	run_ledger_resume(&r->ledger);
+	run_ledger_keep(&r->ledger, r->writer, true);
+	run_ledger_add_veto(&r->ledger, &command.veto, 0);
+	r->runs++;
+	enter(r, RUN_RUNNING);
+	if (r->process->service)
+		LOG(NOTICE, "run %s begins, files in %s\n", r->settings.run, r->settings.directory);
+	return 0;
 }
 
 static int
@@ -856,11 +1005,15 @@ stop(struct run *r, bool aborting)
 	case RUN_CONFIGURED:
 		enter(r, RUN_IDLE);
 		return 0;
+	case RUN_ARMING:
+		run_interrupt();
+		return 0;
 	case RUN_ARMED:
 		finish(r, false);
 		return 0;
 	case RUN_STOPPING:
-		if (!aborting)
+		/* if it is busy, no frame is left to abort */
+		if (!aborting || r->busy)
 			return 0;
 		break;
 	case RUN_RUNNING:
@@ -1016,7 +1169,7 @@ is_over(const struct run *r)
 void
 run_give_up(struct run *r, const char *why)
 {
-	pthread_mutex_lock(&r->lock);
+	lock_free_run(r);
 	if (r->writer != NULL) {
 		complain(r, 0, "run %s aborted: %s", r->settings.run, why);
 		finish(r, true);
@@ -1028,6 +1181,10 @@ void
 run_tick(struct run *r)
 {
 	pthread_mutex_lock(&r->lock);
+	if (r->busy) {
+		pthread_mutex_unlock(&r->lock);
+		return;
+	}
 	if (r->state == RUN_RUNNING) {
 		watch_activity(r);
 		run_watch_look(&r->watch, false);
@@ -1069,11 +1226,16 @@ run_tick(struct run *r)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/** A new command clears the previous error. */
+/**
+ * A new command clears the previous error. It waits while a client configures a run, but not for
+ * one that is armed or ends, whose state answers it.
+ */
 static void
 begin_command(struct run *r)
 {
 	pthread_mutex_lock(&r->lock);
+	while (r->busy && r->state != RUN_ARMING && r->state != RUN_STOPPING)
+		pthread_cond_wait(&r->free, &r->lock);
 	r->message[0] = '\0';
 }
 
@@ -1086,9 +1248,16 @@ check_open(struct run *r)
 void
 run_close(struct run *r)
 {
+	run_interrupt();
 	pthread_mutex_lock(&r->lock);
 	r->closed = true;
 	pthread_mutex_unlock(&r->lock);
+}
+
+void
+run_interrupt(void)
+{
+	__atomic_store_n(&give_up, true, __ATOMIC_RELAXED);
 }
 
 bool
@@ -1098,9 +1267,9 @@ run_close_if_idle(struct run *r)
 
 	pthread_mutex_lock(&r->lock);
 	/* a run that is only configured has no data to lose */
-	if (r->state == RUN_CONFIGURED)
+	if (r->state == RUN_CONFIGURED && !r->busy)
 		enter(r, RUN_IDLE);
-	closed = r->state == RUN_IDLE;
+	closed = r->state == RUN_IDLE && !r->busy;
 	r->closed |= closed;
 	pthread_mutex_unlock(&r->lock);
 	return closed;
@@ -1214,7 +1383,7 @@ run_get_status(struct run *r, struct run_status *status)
 		snprintf(status->name, sizeof(status->name), "%s", r->settings.run);
 		snprintf(status->directory, sizeof(status->directory), "%s", r->settings.directory);
 	}
-	if (r->state == RUN_RUNNING || r->state == RUN_STOPPING) {
+	if (r->began && (r->state == RUN_RUNNING || r->state == RUN_STOPPING)) {
 		run_ledger_read(&r->ledger, r->writer, &status->ledger);
 		status->first_frame = b->first_frame;
 		status->last_frame = b->last_frame;
@@ -1241,9 +1410,8 @@ run_get_veto(struct run *r, struct builder_veto *veto)
 void
 run_get_calibration(struct run *r, struct calibration *calibration)
 {
-	/* the lock excludes run_arm(), which loads the calibration */
 	pthread_mutex_lock(&r->lock);
-	*calibration = *r->pipeline->calibration;
+	*calibration = r->calibration;
 	pthread_mutex_unlock(&r->lock);
 }
 

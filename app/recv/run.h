@@ -3,14 +3,15 @@
  * @file
  * Data-taking runs. The process executes one run at a time and stays up between runs.
  *
- *            configure        arm           start           stop, end of run
- *   IDLE ──────────────► CONFIGURED ──► ARMED ──► RUNNING ──────────► STOPPING ──► IDLE
- *                                          └────────── abort ─────────────┘
+ *            configure        arm                      start           stop, end of run
+ *   IDLE ──────────────► CONFIGURED ──► ARMING ──► ARMED ──► RUNNING ──────────► STOPPING ──► IDLE
+ *                                                     └────────── abort ─────────────┘
  *
  * configure: takes settings that may differ between runs ([run], [veto], [dark], [output],
  * [calibration]) on top of the configuration file; all other settings stay fixed
  *
- * arm: loads the calibration and opens the files
+ * arm: loads the calibration, recovers files that a killed receiver left in the directory, which
+ * may take minutes, and opens the files of the run
  *
  * start: accepts frames from now on (arms first if necessary)
  *
@@ -21,8 +22,10 @@
  * A run also ends by itself after its number of frames, when the detector is past its last frame,
  * or after its idle timeout.
  *
- * Any thread except an lcore may call these functions. Calls are serialized and may wait for the
- * file system.
+ * Any thread except an lcore may call these functions. Calls are serialized. Those that configure,
+ * arm, start, stop and abort a run, and run_give_up(), may wait for the file system. The functions
+ * run_get_... never do. While a run is being armed or ended, other commands are refused immediately,
+ * except that a stop ends the arming.
  */
 #ifndef RUN_H
 #define RUN_H
@@ -45,6 +48,7 @@ struct settings;
 enum run_state {
 	RUN_IDLE,
 	RUN_CONFIGURED,
+	RUN_ARMING, /**< a thread loads the calibration, recovers files or opens those of the run */
 	RUN_ARMED,
 	RUN_RUNNING,
 	RUN_STOPPING,
@@ -95,7 +99,8 @@ void run_destroy(struct run *r);
 
 /**
  * Have `report` called at the end of each run that has begun. Until it returns, no command of a
- * client is executed, so that the status remains that of the run. It may call the functions below.
+ * client is executed, so that the status remains that of the run. It may call the functions
+ * run_get_... only.
  */
 void run_on_end(struct run *r, void (*report)(void *arg), void *arg);
 
@@ -115,7 +120,8 @@ int run_configure(struct run *r, const char *assignments);
 
 /**
  * Load the calibration and open the files.
- * @return 0; -EBUSY: armed or running; -errno of calibration or files
+ * @return 0; -EBUSY: armed or running; -ECANCELED: run_stop(), run_abort(), run_close() or
+ *   run_interrupt() has ended the arming; -errno of calibration or files
  */
 int run_arm(struct run *r);
 
@@ -125,7 +131,10 @@ int run_arm(struct run *r);
  */
 int run_start(struct run *r);
 
-/** @return 0, even if the run is already stopping; -EALREADY: there is no run to stop */
+/**
+ * Stop the run. If another thread is arming it, that thread stops it as soon as it can.
+ * @return 0, even if the run is already stopping; -EALREADY: there is no run to stop
+ */
 int run_stop(struct run *r);
 int run_abort(struct run *r);
 
@@ -139,8 +148,14 @@ int run_abort(struct run *r);
  */
 int run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *effective);
 
-/** Prepare the end of the process: configure, arm and start fail from now on with -ESHUTDOWN. */
+/**
+ * Prepare the end of the process: configure, arm and start fail from now on with -ESHUTDOWN, and a
+ * run that is being armed is stopped.
+ */
 void run_close(struct run *r);
+
+/** Stop the run that is being armed, or the next one. Async-signal-safe. */
+void run_interrupt(void);
 
 /** As run_close(), but only if there is no run (atomic). @return whether there is no run */
 bool run_close_if_idle(struct run *r);

@@ -134,9 +134,17 @@ int
 arrow_recover_dir(
 	const struct arrow_io_ops *io, const char *dir, arrow_recovery_report report, void *arg)
 {
+	return arrow_recover_dir_until(io, dir, NULL, report, arg);
+}
+
+int
+arrow_recover_dir_until(const struct arrow_io_ops *io, const char *dir, const bool *stop,
+	arrow_recovery_report report, void *arg)
+{
 	struct arrow_recovery *r = calloc(1, sizeof(*r));
-	struct dirent **entry;
 	int i, nb, folder, failed = 0;
+	struct dirent **entry;
+	bool stopped = false;
 
 	if (r == NULL)
 		return -ENOMEM;
@@ -152,10 +160,12 @@ arrow_recover_dir(
 	}
 	nb = scandirat(folder, ".", &entry, is_wanted, alphasort);
 	for (i = 0; i < nb; i++) {
-		if (arrow_name_ends(entry[i]->d_name, CALIBRATION_PART)) {
+		stopped |= stop != NULL && __atomic_load_n(stop, __ATOMIC_RELAXED);
+		if (!stopped && arrow_name_ends(entry[i]->d_name, CALIBRATION_PART)) {
 			remove_calibration(folder, entry[i]->d_name);
-		} else {
-			(void)arrow_recover_in(io, folder, dir, entry[i]->d_name, NULL, r);
+		} else if (!stopped) {
+			stopped = arrow_recover_in(io, folder, dir, entry[i]->d_name, stop, r) ==
+				-ECANCELED;
 			failed += r->state == ARROW_RECOVERY_FAILED;
 			if (report != NULL)
 				report(arg, r);
@@ -168,5 +178,5 @@ arrow_recover_dir(
 		failed = -errno;
 	free(r);
 	close(folder);
-	return failed;
+	return stopped ? -ECANCELED : failed;
 }

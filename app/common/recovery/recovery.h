@@ -163,4 +163,12 @@ typedef void (*arrow_recovery_report)(void *arg, const struct arrow_recovery *re
 int arrow_recover_dir(
 	const struct arrow_io_ops *io, const char *dir, arrow_recovery_report report, void *arg);
 
+/**
+ * As arrow_recover_dir(), with the stop flag of arrow_recover_file_until(). A stop leaves the file
+ * that is being checked and those behind it unchanged; another call recovers them.
+ * @return as arrow_recover_dir(); -ECANCELED: stopped
+ */
+int arrow_recover_dir_until(const struct arrow_io_ops *io, const char *dir, const bool *stop,
+	arrow_recovery_report report, void *arg);
+
 #endif /* ARROW_RECOVERY_H */

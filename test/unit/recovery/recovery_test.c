@@ -1430,6 +1430,42 @@ directory(void **state)
 	free_run();
 }
 
+static bool stop_recovery;
+
+/* Stop after the first file. */
+static void
+stop_after_one(void *arg, const struct arrow_recovery *report)
+{
+	note_report(arg, report);
+	__atomic_store_n(&stop_recovery, true, __ATOMIC_RELAXED);
+}
+
+/* A stopped recovery leaves the files behind the current one unchanged; the next call continues. */
+static void
+directory_stops(void **state)
+{
+	unsigned int states[4] = {0};
+
+	write_run(7, 40);
+	put_file("a_frames.arrow.part", run[0].bytes, run[0].size);
+	put_file("b_frames.arrow.part", run[0].bytes, run[0].size);
+	stop_recovery = false;
+	assert_int_equal(arrow_recover_dir_until(NULL, dir, &stop_recovery, stop_after_one, states),
+		-ECANCELED);
+	assert_int_equal(states[ARROW_RECOVERY_DONE], 1);
+	assert_int_equal(states[ARROW_RECOVERY_FAILED], 0);
+	assert_true(is_there("a_frames.arrow"));
+	assert_true(is_there("b_frames.arrow.part"));
+	assert_int_equal(arrow_recover_dir_until(NULL, dir, &stop_recovery, note_report, states),
+		-ECANCELED);
+	assert_true(is_there("b_frames.arrow.part"));
+	stop_recovery = false;
+	assert_int_equal(
+		arrow_recover_dir_until(NULL, dir, &stop_recovery, note_report, states), 0);
+	assert_true(is_there("b_frames.arrow"));
+	free_run();
+}
+
 /* A sparse file is refused: reading through its holes would take too long. */
 static void
 holes(void **state)
@@ -1596,6 +1632,7 @@ main(void)
 		cmocka_unit_test(unused_room),
 		cmocka_unit_test_setup_teardown(holes, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(directory, make_dir, remove_dir),
+		cmocka_unit_test_setup_teardown(directory_stops, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(others, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(killed, make_dir, remove_dir),
 	};

@@ -34,6 +34,41 @@ __wrap_run_ledger_keep(struct run_ledger *a, const struct batch_writer *writer, 
 	__real_run_ledger_keep(a, writer, running);
 }
 
+/** A disk on which recovery, or the end of a run, takes as long as the test wants. */
+static bool disk_waits; /* atomic */
+
+/** Wait for the disk, or until `stop` is set. With a fault, the test fails instead of hanging. */
+static void
+wait_for_disk(const bool *stop)
+{
+	for (int ms = 0; ms < 5000 && __atomic_load_n(&disk_waits, __ATOMIC_ACQUIRE); ms++) {
+		if (stop != NULL && __atomic_load_n(stop, __ATOMIC_RELAXED))
+			return;
+		usleep(1000);
+	}
+}
+
+int __wrap_arrow_recover_dir_until(const struct arrow_io_ops *io, const char *dir, const bool *stop,
+	arrow_recovery_report report, void *arg);
+
+int
+__wrap_arrow_recover_dir_until(const struct arrow_io_ops *io, const char *dir, const bool *stop,
+	arrow_recovery_report report, void *arg)
+{
+	wait_for_disk(stop);
+	return 0;
+}
+
+int __real_batch_writer_stop(struct batch_writer *w, bool drain);
+int __wrap_batch_writer_stop(struct batch_writer *w, bool drain);
+
+int
+__wrap_batch_writer_stop(struct batch_writer *w, bool drain)
+{
+	wait_for_disk(NULL);
+	return __real_batch_writer_stop(w, drain);
+}
+
 /** Write the configuration file, with `more` at its end. */
 static void
 write_config(const char *more)
@@ -58,6 +93,7 @@ setup(void **state)
 	struct placement way;
 	cpu_set_t cpus;
 
+	give_up = false;
 	write_config("");
 	source = (struct config_source){.file = path};
 	config = config_open(&source);
@@ -631,6 +667,159 @@ closes_when_idle(void **state)
 	assert_true(run_close_if_idle(r));
 }
 
+static void *
+start_run(void *arg)
+{
+	int *ret = arg;
+
+	*ret = run_start(r);
+	return NULL;
+}
+
+static void *
+tick_run(void *arg)
+{
+	run_tick(r);
+	return NULL;
+}
+
+/** Start a client that starts a run, and wait until the run is being armed. */
+static void
+begin_arming(pthread_t *client, int *ret)
+{
+	__atomic_store_n(&disk_waits, true, __ATOMIC_RELEASE);
+	assert_int_equal(pthread_create(client, NULL, start_run, ret), 0);
+	for (int ms = 0; ms < 5000 && run_get_state(r) != RUN_ARMING; ms++)
+		usleep(1000);
+	assert_int_equal(run_get_state(r), RUN_ARMING);
+}
+
+/** Call everything that must not wait for a disk. */
+static void
+look_at_run(const char *name)
+{
+	static uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS];
+	static struct calibration calibration;
+	static struct run_status status;
+	static struct run_writer writer;
+	struct builder_veto veto;
+
+	run_get_status(r, &status);
+	assert_string_equal(status.name, name);
+	run_get_writer(r, &writer);
+	run_get_latency(r, latency);
+	run_get_calibration(r, &calibration);
+	run_get_veto(r, &veto);
+	run_tick(r);
+	assert_false(run_close_if_idle(r));
+}
+
+/*
+ * A killed receiver left large files: while they are recovered, the status can be read, a second
+ * start is refused, and a stop ends the recovery.
+ */
+static void
+stopped_while_arming(void **state)
+{
+	struct run_status status;
+	pthread_t client;
+	int ret;
+
+	assert_int_equal(run_configure(r, "run.name=recovers"), 0);
+	begin_arming(&client, &ret);
+	look_at_run("recovers");
+	assert_int_equal(run_start(r), -EBUSY);
+	assert_string_equal(r->message, "a run is already arming; wait, or stop it");
+	assert_int_equal(run_configure(r, NULL), -EBUSY);
+	assert_int_equal(run_set_veto(r, "veto.strong_min=3", 0, NULL), -EALREADY);
+	assert_int_equal(run_get_state(r), RUN_ARMING);
+	assert_int_equal(run_stop(r), 0);
+	assert_int_equal(pthread_join(client, NULL), 0);
+	__atomic_store_n(&disk_waits, false, __ATOMIC_RELEASE);
+	assert_int_equal(ret, -ECANCELED);
+	run_get_status(r, &status);
+	assert_int_equal(status.state, RUN_IDLE);
+	assert_int_equal(status.runs, 0);
+	assert_string_equal(status.message, "run recovers was stopped while it was armed");
+	/* the next one is not stopped */
+	assert_int_equal(run_configure(r, "run.name=again,run.first_frame=1"), 0);
+	assert_int_equal(run_start(r), 0);
+	send_frames(1, 3);
+	stop_run();
+	run_get_status(r, &status);
+	assert_false(status.failed);
+	assert_int_equal(status.ledger.frames, 2);
+}
+
+/* The process ends: a run that is being armed ends at once, also if it already has files. */
+static void
+closed_while_arming(void **state)
+{
+	char part[PATH_MAX];
+	pthread_t client;
+	int ret;
+
+	assert_int_equal(run_configure(r, "run.name=closed"), 0);
+	begin_arming(&client, &ret);
+	run_close(r);
+	assert_int_equal(pthread_join(client, NULL), 0);
+	__atomic_store_n(&disk_waits, false, __ATOMIC_RELEASE);
+	assert_int_equal(ret, -ECANCELED);
+	assert_true(run_close_if_idle(r));
+	assert_int_equal(run_start(r), -ESHUTDOWN);
+
+	r->closed = false;
+	give_up = false;
+	assert_int_equal(run_configure(r, "run.name=interrupted"), 0);
+	assert_int_equal(run_arm(r), 0);
+	snprintf(part, sizeof(part), "%s", batch_writer_path(r->writer, ARROW_FRAMES));
+	assert_int_equal(access(part, F_OK), 0);
+	run_interrupt();
+	pthread_mutex_lock(&r->lock);
+	assert_int_equal(disarm(r), -ECANCELED);
+	pthread_mutex_unlock(&r->lock);
+	assert_int_equal(access(part, F_OK), -1);
+	assert_true(run_close_if_idle(r));
+}
+
+/* The end of a run waits for its files: the status can be read, and further commands answer. */
+static void
+looked_at_while_closing(void **state)
+{
+	struct run_status status;
+	pthread_t service;
+
+	assert_int_equal(run_configure(r, "run.name=slow,run.first_frame=1"), 0);
+	assert_int_equal(run_start(r), 0);
+	send_frames(1, 3);
+	assert_int_equal(run_stop(r), 0);
+	for (int ms = 0; ms < 5000 && !builder_is_idle(p.builder); ms++) {
+		for (uint32_t g = 0; g < settings.gangs; g++)
+			p.gk_ops->poll(p.gk, g, 0);
+		rx_poll(p.rx[0]);
+		builder_poll(p.builder);
+		usleep(1000);
+	}
+	/* all RX roles have been polled twice: the next tick closes the files */
+	while (!run_ledger_settle(&r->ledger))
+		rx_poll(p.rx[0]);
+	__atomic_store_n(&disk_waits, true, __ATOMIC_RELEASE);
+	assert_int_equal(pthread_create(&service, NULL, tick_run, NULL), 0);
+	for (int ms = 0; ms < 5000 && !__atomic_load_n(&r->busy, __ATOMIC_RELAXED); ms++)
+		usleep(1000);
+	look_at_run("slow");
+	assert_int_equal(run_stop(r), 0);
+	assert_int_equal(run_abort(r), 0);
+	assert_int_equal(run_start(r), -EBUSY);
+	assert_int_equal(run_get_state(r), RUN_STOPPING);
+	__atomic_store_n(&disk_waits, false, __ATOMIC_RELEASE);
+	assert_int_equal(pthread_join(service, NULL), 0);
+	run_get_status(r, &status);
+	assert_int_equal(status.state, RUN_IDLE);
+	assert_false(status.failed);
+	assert_int_equal(status.ledger.frames, 2);
+}
+
 static int
 remove_one(const char *name, const struct stat *s, int type, struct FTW *ftw)
 {
@@ -657,6 +846,9 @@ main(int argc, char **argv)
 		TEST(most_streams_are_past),
 		TEST(detector_is_past),
 		TEST(nothing_comes),
+		TEST(stopped_while_arming),
+		TEST(closed_while_arming),
+		TEST(looked_at_while_closing),
 		TEST(stopped_process_is_not_idle),
 		TEST(order_times_out),
 		TEST(closes_when_idle),
