@@ -40,6 +40,8 @@ PAGES = (
     Page('braggline-view', 1, 'app/view', 'serve a page that shows receivers and stores',
          without=('Performance', 'Build'),
          see=('braggline-recv(1)', 'braggline-store(1)')),
+    Page('braggline-exporter', 1, 'conf/telemetry', 'serve metrics to Prometheus',
+         see=('braggline-recv(1)', 'braggline-store(1)', 'braggline-scan(1)', 'prometheus(1)')),
     Page('braggline-detector', 1, 'app/detector', 'simulate a JUNGFRAU detector',
          without=('The model',),
          see=('braggline-recv(1)', 'braggline-rdma-devices(7)')),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""braggline-recv for DPDK's dpdk-telemetry-exporter.py, which loads all files of
-share/dpdk/telemetry-endpoints and names metrics dpdk_braggline_NAME. RDMA: braggline_rdma.py."""
+"""Endpoint of braggline-recv for braggline-exporter and DPDK's dpdk-telemetry-exporter.py, which load
+all files of share/dpdk/telemetry-endpoints and name metrics dpdk_braggline_NAME. RDMA:
+braggline_rdma.py."""
 
 # Counters of the ledger are those of the current run, or of the last one: they begin again with
 # every run, as a counter may. All others count since the start of the process.

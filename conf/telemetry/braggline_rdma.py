@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""RDMA devices of braggline-recv and braggline-store for DPDK's dpdk-telemetry-exporter.py, which
-loads all files of share/dpdk/telemetry-endpoints and names metrics dpdk_braggline_rdma_NAME. Events
-that a device does not count are left out. A receiver without stores has no metrics here."""
+"""Endpoint of RDMA devices for braggline-exporter and DPDK's dpdk-telemetry-exporter.py, which load
+all files of share/dpdk/telemetry-endpoints and name metrics dpdk_braggline_rdma_NAME. Events that a
+device does not count are left out. A receiver without stores has no metrics here."""
 
 # All count since the start of the process.
 INFO = {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""braggline-store for DPDK's dpdk-telemetry-exporter.py, which loads all files of
-share/dpdk/telemetry-endpoints and names metrics dpdk_braggline_store_NAME. An endpoint is one
-file, so it repeats some functions of braggline.py. RDMA: braggline_rdma.py."""
+"""Endpoint of braggline-store for braggline-exporter and DPDK's dpdk-telemetry-exporter.py, which
+load all files of share/dpdk/telemetry-endpoints and name metrics dpdk_braggline_store_NAME. An
+endpoint is one file, so it repeats some functions of braggline.py. RDMA: braggline_rdma.py."""
 
 # All count since the start of the process, except those of streams, which end with their runs.
 INFO = {

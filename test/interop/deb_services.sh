@@ -98,7 +98,7 @@ wait_for 'the end of the run' is "$receiver" StatusText idle
 [ -s /var/lib/braggline/one_frames.arrow ] || die 'no file of the run'
 
 # the page: its user reaches the receiver's socket and live file by the drop-in only
-cp /usr/share/braggline/systemd/view.conf /etc/systemd/system/braggline-recv@demo.service.d/
+cp /usr/share/braggline/systemd/telemetry.conf /etc/systemd/system/braggline-recv@demo.service.d/
 echo "VIEW_OPTIONS=--receiver /run/braggline/recv-demo/dpdk/recv-demo/dpdk_telemetry.v2" \
 	>/etc/braggline/view.env
 systemctl start "$page" || die 'the page does not start'

@@ -1,7 +1,7 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The endpoint files of DPDK's exporter, loaded and called as by the exporter, with a running
-receiver.
+receiver; and braggline-exporter with the same receiver.
 
 usage: exporter_test.py BUILD-DIR ENDPOINT-FILE ENDPOINT-FILE-OF-STORES ENDPOINT-FILE-OF-RDMA
 """
@@ -12,6 +12,12 @@ import os
 import re
 import signal
 import sys
+
+try:
+    import exporter
+except ImportError as error:
+    print(f'skipped: {error}: install python3-prometheus-client')
+    sys.exit(77)
 
 from cases import wait, want
 from receiver import running
@@ -144,6 +150,25 @@ def check(values, replies):
     return frames, packets, outcomes
 
 
+def check_exporter(build, where, endpoint, telemetry):
+    """braggline-exporter has the same metrics of this process, which is idle: only counters of
+    lcores and of pictures still grow."""
+    path, module = telemetry.socket.getpeername(), load(endpoint)
+    before, _ = collect(module, telemetry)
+    with exporter.serving(build, where, '--run', where, '--socket', f'recv={path}', '--endpoints',
+                          os.path.dirname(endpoint)) as (url, _, _):
+        found = exporter.metrics(url, 'recv')
+    after, _ = collect(module, telemetry)
+    want(all(value == 1 for (name, _), value in found.items()
+             if name == 'braggline_exporter_endpoint_success'), found)
+    prefix = 'dpdk_braggline_'
+    found = {(name[len(prefix):], labels): value for (name, labels), value in found.items()
+             if name.startswith(prefix)}
+    want(set(found) == set(after), set(found) ^ set(after))
+    for key, value in found.items():
+        want(before[key] <= value <= after[key], key, before[key], value, after[key])
+
+
 def check_store(values, replies):
     """The same for a store."""
     def at(name, **labels):
@@ -225,6 +250,7 @@ def main():
         want(values['writer_bytes', frozenset({('table', 'images')})] > 0)
         # files are written from the memory that each value is copied to
         want(values['writer_copied_bytes', frozenset()] == values['writer_kept_bytes', frozenset()] > 0)
+        check_exporter(build, where, endpoint, t)
         process.send_signal(signal.SIGTERM)
         want(process.wait(30) == 0, 'status', process.returncode)
     print(len(module.info()), 'metrics for the exporter: ok')

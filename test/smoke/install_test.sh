@@ -50,6 +50,8 @@ extra=""
 [ ! -x "$build/app/publish/braggline-publish" ] || extra="$extra publish"
 # built only with libmicrohttpd and uPlot
 [ ! -x "$build/app/view/braggline-view" ] || extra="$extra view"
+# only with Debian's python3-prometheus-client
+! /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null || extra="$extra exporter"
 for program in detector $extra rdma recv scan store; do
 	env -i "$prefix/bin/braggline-$program" --version >"$where/log" 2>&1 ||
 		env -i "$prefix/bin/braggline-$program" --no-huge --no-pci --no-shconf -l "${cpus%%[-,]*}" \

@@ -291,7 +291,7 @@ def a_page_of_another_user_needs_the_drop_in(where):
                 state = wait('a refusal', lambda: 'Permission denied' in (found := ask(source)).get('error', '')
                              and found)
                 want(state['state'] == 'down', state)
-                subprocess.run(drop_in_command(f'{SOURCE}/conf/systemd/drop-ins/view.conf'),
+                subprocess.run(drop_in_command(f'{SOURCE}/conf/systemd/drop-ins/telemetry.conf'),
                                check=True, user=USER, group=USER, extra_groups=[], timeout=SECONDS,
                                env={**os.environ, 'RUNTIME_DIRECTORY': f'{where}/runtime'})
                 wait('the receiver', lambda: ask(source)['state'] == 'up')

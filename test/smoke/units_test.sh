@@ -17,7 +17,7 @@ die()
 exposure_max()
 {
 	case $1 in
-	braggline-view) echo 15 ;;
+	braggline-exporter | braggline-view) echo 15 ;;
 	*) echo 30 ;;
 	esac
 }
@@ -36,15 +36,17 @@ verify()
 	systemd-analyze verify --man=no --recursive-errors=no "$where/$1" 2>&1 || echo "status $?"
 }
 
-for unit in braggline-recv@ braggline-store@ braggline-scan@ braggline-view; do
+for unit in braggline-recv@ braggline-store@ braggline-scan@ braggline-view braggline-exporter; do
 	program=${unit%@}
+	folder=app/${program#*-}
+	[ "$program" != braggline-exporter ] || folder=conf/telemetry
 	drop_ins=$unit.service.d
 	unit=$unit.service
 	# a unit of a program that is not built
-	[ "$program" != braggline-view ] || [ -e "$build/app/view/$program" ] || continue
+	[ "$program" != braggline-view ] || [ -e "$build/$folder/$program" ] || continue
 	# the program of the build directory takes the place of the installed one, by a link, because
 	# its path may have blanks
-	ln -s "$(realpath "$build/app/${program#*-}/$program")" "$where/$program"
+	ln -s "$(realpath "$build/$folder/$program")" "$where/$program"
 	sed "s#^ExecStart=[^ ]*/$program #ExecStart=$where/$program #" \
 		"$build/conf/systemd/$unit" >"$where/$unit"
 	grep -q "^ExecStart=$where/$program " "$where/$unit" || die "$unit: no ExecStart="
@@ -66,13 +68,14 @@ for unit in braggline-recv@ braggline-store@ braggline-scan@ braggline-view; do
 	rm -r "${where:?}/$drop_ins"
 done
 
-# the page has no capabilities
-if [ -e "$where/braggline-view.service" ]; then
+# the page and the exporter have no capabilities
+for unit in braggline-view braggline-exporter; do
+	[ -e "$where/$unit.service" ] || continue
 	for line in CapabilityBoundingSet= AmbientCapabilities= NoNewPrivileges=yes \
-		SupplementaryGroups=braggline; do
-		grep -qx "$line" "$where/braggline-view.service" || die "braggline-view.service: no line $line"
+		'SupplementaryGroups=braggline.*'; do
+		grep -qx "$line" "$where/$unit.service" || die "$unit.service: no line $line"
 	done
-fi
+done
 
 # the query server cannot change files of runs, nor reach the sockets of the dataplane
 for line in User=braggline-scan SupplementaryGroups=braggline ProtectSystem=strict NoNewPrivileges=yes \
@@ -89,6 +92,10 @@ if command -v systemd-sysusers >/dev/null; then
 	for unit in "$where"/*.service; do
 		user=$(sed -n 's/^User=//p' "$unit")
 		case $unit in
+		*braggline-exporter.service)
+			grep -qx DynamicUser=yes "$unit" || die "$unit: no line DynamicUser=yes"
+			continue
+			;;
 		*braggline-view.service) expected=braggline-view file=braggline-view home=/ ;;
 		*braggline-scan@.service) expected=braggline-scan file=braggline home=/ ;;
 		*) expected=braggline file=braggline home="/.*/lib/braggline" ;;
