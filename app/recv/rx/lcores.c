@@ -223,8 +223,9 @@ poll_roles(void *arg)
 			counter_add(&lc->busy_cycles, now - last);
 			idle_rounds = 0;
 		} else {
-			counter_add(&lc->idle_cycles, now - last);
 			rest(lc->idle, ++idle_rounds);
+			now = rte_rdtsc();
+			counter_add(&lc->idle_cycles, now - last);
 		}
 		last = now;
 	}
