@@ -130,6 +130,8 @@ explain(const char *program, bool huge)
 	char folder[PATH_MAX];
 	int ret;
 
+	/* EAL prints the list of its options to stdout, which is buffered if it is no terminal */
+	fflush(stdout);
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
 		fprintf(stderr,
 			"%s: cannot start EAL: it would be a secondary process of another one "
