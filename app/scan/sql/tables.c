@@ -19,6 +19,13 @@
  */
 #define CHUNK_BYTES (1u << 20)
 
+/*
+ * Most batches that a chunk joins: those of images have a dozen rows, and the engine takes as long
+ * for a chunk of them as for one of hundreds. A chunk joins at most twice as many as the one
+ * before, so that the first rows come early.
+ */
+#define JOINED_MAX 16
+
 #define ARRAY_MAX 100000 /* DuckDB's limit of the size of an ARRAY */
 
 /** A column of a statement. */
@@ -75,6 +82,7 @@ struct scan_thread {
 	uint64_t row; /* next row */
 	bool damaged; /* a batch that must not be left out */
 	bool no_memory;
+	unsigned int joined; /* most batches of the next chunk */
 	const uint64_t *frame;
 	struct arrow_column *value; /* of each column of the output; field NULL: absent */
 	struct sql_chunks chunks;   /* of the batch, if the output has `value` of images */
@@ -604,6 +612,7 @@ init_thread(duckdb_init_info info)
 	struct scan_thread *t = calloc(1, sizeof(*t));
 
 	if (t != NULL) {
+		t->joined = 1;
 		t->value = calloc(nb, sizeof(*t->value));
 		t->array = calloc(2 * nb, sizeof(*t->array));
 		t->child = calloc(nb, sizeof(*t->child));
@@ -828,9 +837,10 @@ fill_by_reference(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
 	return 0;
 }
 
+/* @param at  row of the vector that is that of `row` */
 static void
-copy_validity(const struct duckdb_api *api, duckdb_vector vector, const struct arrow_column *c,
-	uint64_t row, uint64_t rows)
+copy_validity(const struct duckdb_api *api, duckdb_vector vector, uint64_t at,
+	const struct arrow_column *c, uint64_t row, uint64_t rows)
 {
 	uint64_t *validity, i;
 
@@ -840,7 +850,7 @@ copy_validity(const struct duckdb_api *api, duckdb_vector vector, const struct a
 	validity = api->vector_get_validity(vector);
 	for (i = 0; i < rows; i++) {
 		if (arrow_column_is_null(c, row + i))
-			validity[i / 64] &= ~(UINT64_C(1) << i % 64);
+			validity[(at + i) / 64] &= ~(UINT64_C(1) << (at + i) % 64);
 	}
 }
 
@@ -869,17 +879,21 @@ copy_chunks(struct scan_thread *t, duckdb_vector vector, uint64_t rows)
 	return ret;
 }
 
-/* Copy rows of a column. @return 0; -ENOMEM */
+/*
+ * Copy rows of a column.
+ * @param at  first row of the vector; 0 if the column has lists or bytes
+ * @return 0; -ENOMEM
+ */
 static int
-copy_column(const struct duckdb_api *api, duckdb_vector vector, const struct arrow_column *c,
-	uint64_t row, uint64_t rows)
+copy_column(const struct duckdb_api *api, duckdb_vector vector, uint64_t at,
+	const struct arrow_column *c, uint64_t row, uint64_t rows)
 {
 	const struct arrow_field *f = c->field;
 	const uint8_t *data = c->data;
 	struct duckdb_list *lists;
 	uint64_t i, start, end, width;
 
-	copy_validity(api, vector, c, row, rows);
+	copy_validity(api, vector, at, c, row, rows);
 	switch (f->type) {
 	case ARROW_LIST:
 		start = c->offsets[row];
@@ -904,18 +918,20 @@ copy_column(const struct duckdb_api *api, duckdb_vector vector, const struct arr
 		return 0;
 	case ARROW_FIXED_LIST:
 		width = (uint64_t)f->list_size * arrow_type_width(f->item);
-		memcpy(api->vector_get_data(api->array_vector_get_child(vector)),
+		memcpy((uint8_t *)api->vector_get_data(api->array_vector_get_child(vector)) +
+				at * width,
 			data + row * width, rows * width);
 		return 0;
 	default:
 		width = arrow_type_width(f->type);
-		memcpy(api->vector_get_data(vector), data + row * width, rows * width);
+		memcpy((uint8_t *)api->vector_get_data(vector) + at * width, data + row * width,
+			rows * width);
 		return 0;
 	}
 }
 
 static int
-fill_by_copy(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
+fill_by_copy(struct scan_thread *t, duckdb_chunk output, uint64_t at, uint64_t rows)
 {
 	const struct scan *s = t->scan;
 	struct sql_tables *tables = s->bind->tables;
@@ -930,7 +946,7 @@ fill_by_copy(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
 		vector = tables->api->data_chunk_get_vector(output, i);
 		ret = t->chunks.some && i == t->chunks_at
 			? copy_chunks(t, vector, rows)
-			: copy_column(tables->api, vector, &t->value[i], t->row, rows);
+			: copy_column(tables->api, vector, at, &t->value[i], t->row, rows);
 		if (ret < 0)
 			return ret;
 		bytes += value_bytes(&t->value[i], t->row, rows);
@@ -941,7 +957,8 @@ fill_by_copy(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
 
 /* Write a handle for each row of a column. @return 0; -ENOMEM */
 static int
-put_handles(struct scan_thread *t, unsigned int column, duckdb_vector vector, uint64_t rows)
+put_handles(struct scan_thread *t, unsigned int column, duckdb_vector vector, uint64_t at,
+	uint64_t rows)
 {
 	const struct duckdb_api *api = t->scan->bind->tables->api;
 	const struct arrow_column *c = &t->value[column];
@@ -950,32 +967,32 @@ put_handles(struct scan_thread *t, unsigned int column, duckdb_vector vector, ui
 	uint64_t row, items;
 	uint8_t *data;
 
-	copy_validity(api, vector, c, t->row, rows);
+	copy_validity(api, vector, at, c, t->row, rows);
 	if (c->field->type == ARROW_BINARY) {
 		for (row = 0; row < rows; row++) {
 			handle.row = (uint32_t)(t->row + row);
 			api->vector_assign_string_element_len(
-				vector, row, (const char *)&handle, sizeof(handle));
+				vector, at + row, (const char *)&handle, sizeof(handle));
 		}
 		return 0;
 	}
 	items = sizeof(handle) / arrow_type_width(c->field->item);
-	if (api->list_vector_reserve(vector, rows * items) != DUCKDB_SUCCESS ||
-		api->list_vector_set_size(vector, rows * items) != DUCKDB_SUCCESS)
+	if (api->list_vector_reserve(vector, (at + rows) * items) != DUCKDB_SUCCESS ||
+		api->list_vector_set_size(vector, (at + rows) * items) != DUCKDB_SUCCESS)
 		return -ENOMEM;
 	lists = api->vector_get_data(vector);
 	data = api->vector_get_data(api->list_vector_get_child(vector));
 	for (row = 0; row < rows; row++) {
 		handle.row = (uint32_t)(t->row + row);
-		lists[row] = (struct duckdb_list){row * items, items};
-		memcpy(data + row * sizeof(handle), &handle, sizeof(handle));
+		lists[at + row] = (struct duckdb_list){(at + row) * items, items};
+		memcpy(data + (at + row) * sizeof(handle), &handle, sizeof(handle));
 	}
 	return 0;
 }
 
 /* @return 0; -ENOMEM */
 static int
-fill_deferred(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
+fill_deferred(struct scan_thread *t, duckdb_chunk output, uint64_t at, uint64_t rows)
 {
 	const struct scan *s = t->scan;
 	unsigned int i;
@@ -983,8 +1000,8 @@ fill_deferred(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
 
 	for (i = 0; i < s->nb_columns && ret == 0; i++) {
 		if (t->value[i].field != NULL && is_deferred(s, i))
-			ret = put_handles(
-				t, i, s->bind->tables->api->data_chunk_get_vector(output, i), rows);
+			ret = put_handles(t, i,
+				s->bind->tables->api->data_chunk_get_vector(output, i), at, rows);
 	}
 	return ret;
 }
@@ -1114,57 +1131,117 @@ next_rows(struct scan_thread *t)
 	return rows;
 }
 
-static void
-function(duckdb_function_info info, duckdb_chunk output)
+/*
+ * Whether the rows of the present batch can follow others in a chunk: they have handles, and no
+ * lists or bytes.
+ */
+static bool
+may_join(const struct scan_thread *t)
 {
-	static const char no_memory[] = "not enough memory for the rows of a run";
-	const struct duckdb_api *api = bound_api;
-	struct scan_thread *t = api->function_get_local_init_data(info);
-	struct scan *s = api->function_get_init_data(info);
-	uint64_t rows;
-	int ret;
+	const struct scan *s = t->scan;
+	bool handles = false;
+	unsigned int i;
 
-	t->scan = s;
-	for (;;) {
-		if (t->unit == NULL && !next_unit(t, s)) {
-			api->data_chunk_set_size(output, 0);
-			if (t->damaged)
-				api->function_set_error(info, s->bind->warning);
-			else if (t->no_memory)
-				api->function_set_error(info, no_memory);
-			return;
-		}
+	/* a chunk of other results is a record batch, which must not be large */
+	if (!s->bind->tables->any_rows || t->chunks.some)
+		return false;
+	for (i = 0; i < s->nb_columns; i++) {
+		if (t->value[i].field == NULL)
+			continue;
+		if (is_deferred(s, i))
+			handles = true;
+		else if (t->value[i].offsets != NULL)
+			return false;
+	}
+	return handles;
+}
+
+/* Find rows that are not in a chunk yet. @return their number; 0: there are none, or an error */
+static uint64_t
+find_rows(struct scan_thread *t, struct scan *s)
+{
+	uint64_t rows;
+
+	while (t->unit != NULL || next_unit(t, s)) {
 		rows = next_rows(t);
 		if (rows > 0)
-			break;
+			return rows;
 		t->unit = NULL;
 	}
+	return 0;
+}
+
+/*
+ * Append rows of the present batch to a chunk.
+ * @param at    rows that it has
+ * @param join  others may follow: they are copied, as no chunk refers to several batches
+ * @return 0; -ENOMEM, -EIO; -EBADMSG: a chunk of an image; -ESTALE: a file
+ */
+static int
+append_rows(struct scan_thread *t, duckdb_chunk output, uint64_t at, uint64_t rows, bool join)
+{
+	int ret;
+
 	/* no memory that outlives the output has the values of chunks */
-	ret = s->bind->tables->fill == SQL_ZERO_COPY && !t->chunks.some
+	ret = t->scan->bind->tables->fill == SQL_ZERO_COPY && !t->chunks.some && !join
 		? fill_by_reference(t, output, rows)
-		: fill_by_copy(t, output, rows);
+		: fill_by_copy(t, output, at, rows);
 	if (ret == 0)
-		ret = fill_deferred(t, output, rows);
-	if (ret == -EBADMSG) {
-		api->function_set_error(info,
-			"a chunk of an image is damaged, or does not fit the detector; leave its "
-			"frame out with WHERE frame");
-		return;
-	}
-	if (ret < 0) {
-		api->function_set_error(info, no_memory);
-		return;
-	}
-	fill_others(t, output, rows);
-	api->data_chunk_set_size(output, rows);
-	if (map_guard_is_marked(t->unit->source->file->guard)) {
-		api->function_set_error(
-			info, "a file was truncated during the query, or its disk has an error");
-		return;
-	}
+		ret = fill_deferred(t, output, at, rows);
+	if (ret < 0)
+		return ret;
+	fill_others(t, output, at + rows);
+	if (map_guard_is_marked(t->unit->source->file->guard))
+		return -ESTALE;
 	t->row += rows;
 	if (t->row == t->rows)
 		t->unit = NULL;
+	return 0;
+}
+
+static void
+function(duckdb_function_info info, duckdb_chunk output)
+{
+	const struct duckdb_api *api = bound_api;
+	struct scan_thread *t = api->function_get_local_init_data(info);
+	struct scan *s = api->function_get_init_data(info);
+	const struct source *source;
+	const char *error = NULL;
+	uint64_t rows, at = 0;
+	unsigned int nb = 0;
+	bool join;
+	int ret = 0;
+
+	t->scan = s;
+	rows = find_rows(t, s);
+	source = rows > 0 ? t->unit->source : NULL;
+	join = rows > 0 && rows <= DUCKDB_VECTOR_ROWS / JOINED_MAX && may_join(t);
+	while (rows > 0 && ret == 0) {
+		ret = append_rows(t, output, at, rows, join);
+		at += rows;
+		if (!join || ++nb == t->joined)
+			break;
+		rows = find_rows(t, s);
+		/* the next chunk has them */
+		if (rows > 0 &&
+			(t->unit->source != source || at + rows > DUCKDB_VECTOR_ROWS ||
+				!may_join(t)))
+			break;
+	}
+	if (t->joined < JOINED_MAX)
+		t->joined *= 2;
+	if (ret == -EBADMSG)
+		error = "a chunk of an image is damaged, or does not fit the detector; leave its "
+			"frame out with WHERE frame";
+	else if (ret == -ESTALE)
+		error = "a file was truncated during the query, or its disk has an error";
+	else if (ret < 0 || t->no_memory)
+		error = "not enough memory for the rows of a run";
+	else if (t->damaged)
+		error = s->bind->warning;
+	api->data_chunk_set_size(output, error == NULL ? at : 0);
+	if (error != NULL)
+		api->function_set_error(info, error);
 }
 
 static const char *

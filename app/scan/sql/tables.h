@@ -22,8 +22,8 @@
  * of binary values are written new. Full images that are chunks are decompressed into the vectors,
  * and then all columns of these rows are copied. A vector has at most 2048 rows, and 1 MiB of items
  * of lists. Columns that the statement in force permits to defer (sql/defer.h) have handles as
- * their values, unless they are in chunks. The rows of vectors are the same then, so that the rows
- * of a result have the same order.
+ * their values, unless they are in chunks. Vectors with handles have the rows of up to 16 batches,
+ * and the values of other columns are copied then, if all columns have a fixed size.
  */
 #ifndef SQL_TABLES_H
 #define SQL_TABLES_H

@@ -1121,6 +1121,36 @@ test_first_rows_come_early(void **state)
 	rig_close(&r);
 }
 
+/* The engine has few chunks of handles, with the rows of many small batches in their order. */
+static void
+test_handles_of_several_batches_are_one_chunk(void **state)
+{
+	static const char sql[] = "SELECT frame, kind, value, missing FROM lyso_7.images";
+	const struct sql_files *images;
+	uint64_t chunks = 0, rows = 0, batches = 0, i;
+	duckdb_chunk chunk;
+	const uint64_t *frame;
+	struct rig r;
+
+	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .defer = true});
+	assert_int_equal(sql_session_execute(&r.session, sql, SQL_NATIVE), 0);
+	images = &sql_catalog_find(&r.catalog, "lyso_7")->table[ARROW_IMAGES];
+	for (i = 0; i < images->nb; i++)
+		batches += images->file[i].reader.nb_batches;
+	while (sql_session_fetch(&r.session, &chunk) == 0 && chunk != NULL) {
+		frame = api.vector_get_data(api.data_chunk_get_vector(chunk, 0));
+		for (i = 1; i < api.data_chunk_get_size(chunk); i++)
+			assert_true(frame[i] > frame[i - 1]);
+		rows += api.data_chunk_get_size(chunk);
+		chunks++;
+		api.destroy_data_chunk(&chunk);
+	}
+	assert_int_equal(rows, number(&r, "SELECT count(*) FROM lyso_7.images"));
+	if (chunks * 3 > batches)
+		fail_msg("%lu chunks of %lu batches", chunks, batches);
+	rig_close(&r);
+}
+
 /* A statement that is executed again has the same rows, whatever was executed between. */
 static void
 test_statements_are_kept(void **state)
@@ -1556,6 +1586,7 @@ main(void)
 		cmocka_unit_test(test_explain_says_which_lists_are_deferred),
 		cmocka_unit_test(test_chunks_are_split_and_joined),
 		cmocka_unit_test(test_first_rows_come_early),
+		cmocka_unit_test(test_handles_of_several_batches_are_one_chunk),
 		cmocka_unit_test(test_statements_are_kept),
 		cmocka_unit_test(test_checks_are_no_cost_of_a_statement),
 		cmocka_unit_test(test_a_truncated_file_ends_a_deferred_query),
