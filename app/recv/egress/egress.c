@@ -48,8 +48,9 @@ struct command {
 		COMMAND_IS_OVER,
 		COMMAND_LOG_WAITING,
 	} order;
-	const struct journal_run *run; /* BEGIN */
-	uint64_t batches[XFER_TABLES]; /* END */
+	const struct journal_run *run;	  /* BEGIN */
+	const struct egress_begin *begin; /* BEGIN */
+	uint64_t batches[XFER_TABLES];	  /* END */
 };
 
 /* A filled room that the writer hands over to the lcore. */
@@ -1056,18 +1057,31 @@ egress_view_get(struct egress *e, struct egress_view *view)
 #define REMOVE_MS 1000 /* interval of attempts to save damaged batches */
 
 static int
-do_begin(struct egress *e, const struct journal_run *run)
+do_begin(struct egress *e, const struct command *c)
 {
+	unsigned int i;
 	int index, ret;
 
-	index = journal_run_add(e->journal, run);
+	index = journal_run_add(e->journal, c->run);
 	if (index < 0)
 		return index;
 	ret = egress_open_senders(e, index);
 	if (ret < 0)
 		return ret;
+	/*
+	 * Up to here, batches that the run before has left in the journal are counted for it. The
+	 * writer has not begun.
+	 */
 	e->current = index;
-	kept_ledger_begin(&e->kept, run->incarnation);
+	memset(e->stats, 0, sizeof(e->stats));
+	memset(e->tally, 0, sizeof(e->tally));
+	for (i = 0; i < ARROW_TABLES; i++)
+		e->body_max[i] = c->begin->body_max[i];
+	e->modules = c->begin->tables->schema[ARROW_FRAMES].fields[FRAMES_MISSING].list_size;
+	e->room = NULL;
+	e->clock = c->begin->clock;
+	e->clock_arg = c->begin->clock_arg;
+	kept_ledger_begin(&e->kept, c->run->incarnation);
 	return 0;
 }
 
@@ -1118,7 +1132,7 @@ do_command(struct egress *e)
 
 	switch (c->order) {
 	case COMMAND_BEGIN:
-		return do_begin(e, c->run);
+		return do_begin(e, c);
 	case COMMAND_END:
 		journal_run_end(e->journal, e->current, c->batches);
 		egress_finish_run(e, &e->run[e->current]);
@@ -1238,39 +1252,61 @@ egress_poll(void *arg)
 
 /* ---- calls of other threads ---- */
 
-#define SLEEP_US    50	 /* sleep while waiting for a command */
-#define LOG_WAIT_MS 1000 /* log a wait for stores that takes longer */
-#define WAIT_US	    1000 /* delay before a repeated command, or before room is looked for again */
+#define SLEEP_US 50 /* sleep while waiting for a command */
+/* The lcore takes commands in every iteration. A timeout means that it does not poll at all. */
+#define COMMAND_TIMEOUT_MS 5000
+#define LOG_WAIT_MS	   1000 /* log a wait for stores that takes longer */
+#define WAIT_US		   1000 /* delay before a repeated command, or before room is looked for again */
 /* Part of the journal that a room for the largest batch may take; it may not need all of it. */
 #define ROOM_PART 4
 
-/* Sleep while an lcore polls; otherwise the waiting thread polls. */
+/*
+ * Return true if the calling thread does the work of the egress lcore: it is the main lcore, before
+ * the lcores start or after they have ended. Other threads may not use the RDMA device.
+ */
+static bool
+polls_itself(const struct egress *e)
+{
+	return rte_lcore_id() != LCORE_ID_ANY &&
+		!__atomic_load_n(&e->lcore_polls, __ATOMIC_ACQUIRE);
+}
+
+/* Let the egress lcore work for a while, or do its work. */
 static void
 let_go_on(struct egress *e, unsigned int us)
 {
 	const struct timespec pause = {.tv_nsec = us * 1000};
-	uint64_t until;
 
-	if (__atomic_load_n(&e->lcore_polls, __ATOMIC_ACQUIRE)) {
-		nanosleep(&pause, NULL);
-		return;
-	}
-	until = rte_rdtsc() + rte_get_tsc_hz() / 1000000 * us;
-	do
+	if (polls_itself(e))
 		(void)egress_iterate(e);
-	while (rte_rdtsc() < until);
+	else
+		nanosleep(&pause, NULL);
 }
 
-/* Send a command to the lcore, and wait for its result. */
+void
+egress_wait(struct egress *e)
+{
+	let_go_on(e, WAIT_US);
+}
+
+/*
+ * Send a command to the lcore, and wait for its result. @return -ETIMEDOUT: the lcore does not
+ * poll; the command is not executed later
+ */
 static int
 ask(struct egress *e, const struct command *command)
 {
+	const uint64_t until = xfer_qp_clock() + COMMAND_TIMEOUT_MS;
 	int ret;
 
 	e->command = *command;
 	mailbox_post(&e->mailbox);
-	while ((ret = mailbox_result(&e->mailbox)) == -EINPROGRESS)
+	while ((ret = mailbox_result(&e->mailbox)) == -EINPROGRESS) {
+		/* false: the lcore is already executing the command */
+		if (xfer_qp_clock() >= until && mailbox_cancel(&e->mailbox))
+			return -ETIMEDOUT;
 		let_go_on(e, SLEEP_US);
+	}
 	return ret;
 }
 
@@ -1289,16 +1325,10 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 		run.schema[i] = header[i];
 		run.schema_bytes[i] = size;
 		run.body_max[i] = begin->body_max[i];
-		e->body_max[i] = begin->body_max[i];
-		e->stats[i] = (struct egress_stats){0};
 	}
-	e->modules = begin->tables->schema[ARROW_FRAMES].fields[FRAMES_MISSING].list_size;
-	memset(e->tally, 0, sizeof(e->tally));
-	e->room = NULL;
-	e->clock = begin->clock;
-	e->clock_arg = begin->clock_arg;
 	if (ret == 0)
-		ret = ask(e, &(struct command){.order = COMMAND_BEGIN, .run = &run});
+		ret = ask(
+			e, &(struct command){.order = COMMAND_BEGIN, .run = &run, .begin = begin});
 	for (i = 0; i < ARROW_TABLES; i++)
 		free(header[i]);
 	if (ret == -ENOSPC)
@@ -1306,6 +1336,11 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 			"the journal has unacknowledged batches of %u runs, its limit; a new run "
 			"begins when the stores have taken those of one of them",
 			JOURNAL_RUNS);
+	else if (ret == -ETIMEDOUT)
+		snprintf(message, PATH_MAX,
+			"cannot add the run to the journal: the egress lcore has not polled for "
+			"%u ms",
+			COMMAND_TIMEOUT_MS);
 	else if (ret < 0)
 		snprintf(
 			message, PATH_MAX, "cannot add the run to the journal: %s", strerror(-ret));
@@ -1475,7 +1510,7 @@ hand_over(struct egress *e, uint8_t *room, bool open, const struct batch *b)
 	FAIL_POINT("recv.filled");
 	while (rte_ring_sp_enqueue_elem(e->filled, &filled, FILLED_SIZE) < 0)
 		let_go_on(e, WAIT_US);
-	if (!__atomic_load_n(&e->lcore_polls, __ATOMIC_ACQUIRE))
+	if (polls_itself(e))
 		(void)egress_iterate(e);
 }
 
@@ -1639,11 +1674,12 @@ egress_end(struct egress *e)
 	struct command end = {.order = COMMAND_END};
 	unsigned int logged = 0, signals, i;
 	bool waits = false;
+	int ret;
 
 	for (i = 0; i < XFER_TABLES; i++)
 		end.batches[i] = e->stats[i].put;
-	(void)ask(e, &end);
-	while (ask(e, &is_over) == 0) {
+	ret = ask(e, &end);
+	while (ret == 0 && (ret = ask(e, &is_over)) == 0) {
 		const uint64_t now = xfer_qp_clock();
 
 		signals = __atomic_load_n(&nb_signals, __ATOMIC_RELAXED);
@@ -1663,7 +1699,12 @@ egress_end(struct egress *e)
 		}
 		let_go_on(e, WAIT_US);
 	}
-	return 0;
+	if (ret < 0)
+		LOG(ERR,
+			"run ends although the egress lcore does not poll; batches that stores "
+			"have not taken stay in %s\n",
+			e->settings.journal);
+	return RTE_MIN(ret, 0);
 }
 
 bool

@@ -229,10 +229,14 @@ void egress_slot_return(struct egress *e, uint32_t slot);
 int egress_poll(void *arg);
 
 /**
- * Tell the egress that its lcore has stopped polling permanently. Callers of egress_*() then poll
- * it themselves, from one thread.
+ * Tell the egress that its lcore has stopped polling permanently. From now on, as before its first
+ * poll, calls of the main lcore that wait for the egress lcore do its work. Calls of other threads
+ * wait until the main lcore calls egress_wait().
  */
 void egress_rest(struct egress *e);
+
+/** Wait for up to 1 ms; see egress_rest(). Any thread. */
+void egress_wait(struct egress *e);
 
 /** Start the threads on the CPUs that lcores leave free. @return 0 or -errno (logged) */
 int egress_start(struct egress *e, const cpu_set_t *cpus);

@@ -606,12 +606,22 @@ batch_writer_start(struct batch_writer *w)
 	return 0;
 }
 
+/* Wait for the thread, which may wait for this one: see egress_rest(). */
+static void
+join(struct batch_writer *w)
+{
+	while (w->config.egress != NULL && pthread_tryjoin_np(w->thread, NULL) == EBUSY)
+		egress_wait(w->config.egress);
+	if (w->config.egress == NULL)
+		pthread_join(w->thread, NULL);
+}
+
 int
 batch_writer_stop(struct batch_writer *w, bool drain)
 {
 	if (w->started) {
 		__atomic_store_n(&w->request, drain ? STOP : ABORT, __ATOMIC_RELEASE);
-		pthread_join(w->thread, NULL);
+		join(w);
 		w->started = false;
 	}
 	return w->error;
