@@ -6,8 +6,8 @@ device does not count are left out. A receiver without stores has no metrics her
 # All count since the start of the process.
 INFO = {
     'info': ('Always 1; the labels describe the RDMA device.', 'gauge'),
-    'packets': ('Packets of the RDMA device by direction.', 'counter'),
-    'events': ('Events that the RDMA device counted, by type.', 'counter'),
+    'packets_total': ('Packets of the RDMA device by direction.', 'counter'),
+    'events_total': ('Events that the RDMA device counted, by type.', 'counter'),
 }
 
 # Counters of /braggline/rdma by direction and event: names of `roce` first, then of adapters.
@@ -52,8 +52,8 @@ def metrics(sock):
         return
     counters = reply['counters']
     yield 'info', 1, {k: reply[k] for k in ('device', 'provider')}
-    for metric, label, causes in (('packets', 'direction', RDMA_PACKETS),
-                                  ('events', 'event', RDMA_EVENTS)):
+    for metric, label, causes in (('packets_total', 'direction', RDMA_PACKETS),
+                                  ('events_total', 'event', RDMA_EVENTS)):
         for cause, names in causes.items():
             values = [counters[name] for name in names if name in counters]
             if values:

@@ -7,47 +7,47 @@ endpoint is one file, so it repeats some functions of braggline.py. RDMA: braggl
 INFO = {
     'info': ('Always 1; the labels describe the process.', 'gauge'),
     'alarm': ('1 for the alarm that the files raise now; 0 for the others.', 'gauge'),
-    'requests': ('Requests for a connection.', 'counter'),
-    'connections': ('Connections, by outcome.', 'counter'),
-    'refused_connections': ('Connections that were refused, by reason.', 'counter'),
-    'descriptors': ('Announced batches, by fault; good ones too.', 'counter'),
-    'received_bytes': ('Bytes of the bodies of good descriptors.', 'counter'),
-    'durable_batches': ('Batches that are durable in files.', 'counter'),
-    'duplicate_batches': ('Batches that the store already had.', 'counter'),
-    'returned_batches': ('Batches that were not written: disk full, quota, error, wrong CRC.',
+    'requests_total': ('Requests for a connection.', 'counter'),
+    'connections_total': ('Connections, by outcome.', 'counter'),
+    'refused_connections_total': ('Connections that were refused, by reason.', 'counter'),
+    'descriptors_total': ('Announced batches, by fault; good ones too.', 'counter'),
+    'received_bytes_total': ('Bytes of the bodies of good descriptors.', 'counter'),
+    'durable_batches_total': ('Batches that are durable in files.', 'counter'),
+    'duplicate_batches_total': ('Batches that the store already had.', 'counter'),
+    'returned_batches_total': ('Batches that were not written: disk full, quota, error, wrong CRC.',
                          'counter'),
-    'truncated_batches': ('Batches that were truncated, because another store has them.', 'counter'),
-    'reconciliations': ('Number of times that batches were truncated.', 'counter'),
-    'runs': ('Runs, by outcome.', 'counter'),
-    'body_crc_errors': ('Bodies that arrived with a wrong CRC.', 'counter'),
-    'unreadable_bodies': ('Bodies that the store could not read back.', 'counter'),
-    'stored_damaged_batches': ('Batches that were damaged in the memory of a receiver.', 'counter'),
-    'reassigned_refused': ('REASSIGNED without the right, or of a run that has ended.', 'counter'),
-    'removed_connections': ('Connections that ended because the new keyring lacks their key.', 'counter'),
-    'unauthenticated_requests': ('Requests of peers that had not authenticated, by outcome.', 'counter'),
+    'truncated_batches_total': ('Batches that were truncated, because another store has them.', 'counter'),
+    'reconciliations_total': ('Number of times that batches were truncated.', 'counter'),
+    'runs_total': ('Runs, by outcome.', 'counter'),
+    'body_crc_errors_total': ('Bodies that arrived with a wrong CRC.', 'counter'),
+    'unreadable_bodies_total': ('Bodies that the store could not read back.', 'counter'),
+    'stored_damaged_batches_total': ('Batches that were damaged in the memory of a receiver.', 'counter'),
+    'reassigned_refused_total': ('REASSIGNED without the right, or of a run that has ended.', 'counter'),
+    'removed_connections_total': ('Connections that ended because the new keyring lacks their key.', 'counter'),
+    'unauthenticated_requests_total': ('Requests of peers that had not authenticated, by outcome.', 'counter'),
     'completing_files': ('Incomplete files of an earlier process that remain.', 'gauge'),
     'completing_bytes': ('Bytes of these files.', 'gauge'),
-    'completed_files': ('Files of an earlier process, by outcome.', 'counter'),
+    'completed_files_total': ('Files of an earlier process, by outcome.', 'counter'),
     'age_milliseconds': ('Age of the counters when they were read.', 'gauge'),
     'identity_connections': ('Current connections of an identity.', 'gauge'),
-    'identity_authentications': ('Number of times that an identity authenticated.', 'counter'),
-    'identity_connections_established': ('Connections of an identity that were granted.', 'counter'),
-    'identity_refused': ('Refusals of an identity after it authenticated.', 'counter'),
-    'identity_durable_batches': ('Batches of an identity that are durable in files.', 'counter'),
-    'identity_received_bytes': ('Bytes of the bodies of good descriptors of an identity.', 'counter'),
-    'identity_truncated_batches': ('Batches truncated because the identity reassigned them.', 'counter'),
-    'identity_ended_runs': ('Runs that an identity has ended.', 'counter'),
+    'identity_authentications_total': ('Number of times that an identity authenticated.', 'counter'),
+    'identity_connections_established_total': ('Connections of an identity that were granted.', 'counter'),
+    'identity_refused_total': ('Refusals of an identity after it authenticated.', 'counter'),
+    'identity_durable_batches_total': ('Batches of an identity that are durable in files.', 'counter'),
+    'identity_received_bytes_total': ('Bytes of the bodies of good descriptors of an identity.', 'counter'),
+    'identity_truncated_batches_total': ('Batches truncated because the identity reassigned them.', 'counter'),
+    'identity_ended_runs_total': ('Runs that an identity has ended.', 'counter'),
     'open_connections': ('Current connections.', 'gauge'),
     'slots': ('Slots for batches that are granted to connections.', 'gauge'),
     'credits': ('Free slots.', 'gauge'),
     'pending_batches': ('Batches that have arrived and have no result yet.', 'gauge'),
     'streams': ('Tables of runs whose files are open.', 'gauge'),
-    'stream_bytes': ('Bytes of a table of an open run.', 'counter'),
-    'stream_batches': ('Batches of a table of an open run.', 'counter'),
+    'stream_bytes_total': ('Bytes of a table of an open run.', 'counter'),
+    'stream_batches_total': ('Batches of a table of an open run.', 'counter'),
     'stream_pending_batches': ('Batches of a table of an open run that are being written.', 'gauge'),
     'stream_files': ('Files of a table of an open run.', 'gauge'),
-    'stream_outages': ('Number of times that a file of the table failed.', 'counter'),
-    'stream_stalls': ('Number of times that the disk of the table stalled.', 'counter'),
+    'stream_outages_total': ('Number of times that a file of the table failed.', 'counter'),
+    'stream_stalls_total': ('Number of times that the disk of the table stalled.', 'counter'),
     'stream_error': ('errno of the current outage of the table; 0: none.', 'gauge'),
     'quota_bytes': ('Quota of the receiver_id of an open run; 0: no limit.', 'gauge'),
     'quota_used_bytes': ('Bytes of the quota that are used.', 'gauge'),
@@ -59,26 +59,28 @@ ALARMS = ('disk full', 'quota', 'I/O error', 'disk stalled')
 ENDS = ('established', 'broken', 'ended', 'abandoned', 'superseded')
 RUNS = ('opened', 'ended', 'idle', 'refused')
 COUNTERS = {
-    'requests': 'requests', 'received_bytes': 'body_bytes', 'durable_batches': 'batches_durable',
-    'duplicate_batches': 'batches_duplicate', 'returned_batches': 'batches_returned',
-    'truncated_batches': 'batches_truncated', 'reconciliations': 'reconciliations',
-    'body_crc_errors': 'body_crc_errors', 'unreadable_bodies': 'bodies_unreadable',
-    'stored_damaged_batches': 'batches_stored_damaged',
-    'reassigned_refused': 'reassigned_refused', 'removed_connections': 'keys_removed',
+    'requests_total': 'requests', 'received_bytes_total': 'body_bytes',
+    'durable_batches_total': 'batches_durable', 'duplicate_batches_total': 'batches_duplicate',
+    'returned_batches_total': 'batches_returned', 'truncated_batches_total': 'batches_truncated',
+    'reconciliations_total': 'reconciliations', 'body_crc_errors_total': 'body_crc_errors',
+    'unreadable_bodies_total': 'bodies_unreadable', 'stored_damaged_batches_total': 'batches_stored_damaged',
+    'reassigned_refused_total': 'reassigned_refused', 'removed_connections_total': 'keys_removed',
     'completing_files': 'completing_files', 'completing_bytes': 'completing_bytes',
 }
 UNPROVED = ('admitted', 'admitted_known', 'full', 'crowded', 'evicted')
 COMPLETED = {'completed': 'files_completed', 'not_completed': 'files_not_completed'}
 IDENTITY = {
-    'identity_connections': 'connections', 'identity_authentications': 'authentications',
-    'identity_connections_established': 'connections_established', 'identity_refused': 'refused',
-    'identity_durable_batches': 'batches_durable', 'identity_received_bytes': 'body_bytes',
-    'identity_truncated_batches': 'batches_truncated', 'identity_ended_runs': 'runs_ended',
+    'identity_connections': 'connections', 'identity_authentications_total': 'authentications',
+    'identity_connections_established_total': 'connections_established',
+    'identity_refused_total': 'refused', 'identity_durable_batches_total': 'batches_durable',
+    'identity_received_bytes_total': 'body_bytes',
+    'identity_truncated_batches_total': 'batches_truncated',
+    'identity_ended_runs_total': 'runs_ended',
 }
 CONNECTION = {'slots': 'slots', 'credits': 'credits', 'pending_batches': 'pending'}
 STREAM = {
-    'stream_bytes': 'bytes', 'stream_batches': 'batches', 'stream_pending_batches': 'pending',
-    'stream_files': 'files', 'stream_outages': 'outages', 'stream_stalls': 'stalls',
+    'stream_bytes_total': 'bytes', 'stream_batches_total': 'batches', 'stream_pending_batches': 'pending',
+    'stream_files': 'files', 'stream_outages_total': 'outages', 'stream_stalls_total': 'stalls',
     'stream_error': 'error',
 }
 
@@ -99,17 +101,17 @@ def store(sock):
     for metric, name in COUNTERS.items():
         yield metric, reply[name], {}
     for end in ENDS:
-        yield 'connections', reply[f'connections_{end}'], {'end': end}
+        yield 'connections_total', reply[f'connections_{end}'], {'end': end}
     for reason, n in with_prefix(reply, 'refused_'):
-        yield 'refused_connections', n, {'reason': reason}
+        yield 'refused_connections_total', n, {'reason': reason}
     for fault, n in with_prefix(reply, 'descriptors_'):
-        yield 'descriptors', n, {'fault': fault}
+        yield 'descriptors_total', n, {'fault': fault}
     for end in RUNS:
-        yield 'runs', reply[f'runs_{end}'], {'end': end}
+        yield 'runs_total', reply[f'runs_{end}'], {'end': end}
     for end in UNPROVED:
-        yield 'unauthenticated_requests', reply[f'unauthenticated_{end}'], {'end': end}
+        yield 'unauthenticated_requests_total', reply[f'unauthenticated_{end}'], {'end': end}
     for end, name in COMPLETED.items():
-        yield 'completed_files', reply[name], {'end': end}
+        yield 'completed_files_total', reply[name], {'end': end}
     yield 'age_milliseconds', reply['age_ms'], {}
 
 

@@ -53,6 +53,8 @@ def collect(module, telemetry):
     sock, info, values = Sock(telemetry), module.info(), {}
     for name, (description, kind) in info.items():
         want(re.fullmatch(r'[a-z_]+', name) and kind in ('counter', 'gauge'), name, kind)
+        # part of a histogram, or as Prometheus wants counters
+        want(name.startswith('latency_') or name.endswith('_total') == (kind == 'counter'), name)
         want(description and '\n' not in description, name)
     for name, value, labels in module.metrics(sock):
         want(name in info, name, 'is not in info()')
@@ -70,7 +72,7 @@ def collect(module, telemetry):
 def check_rdma(module, telemetry, active):
     """The counters of `roce` appear, in the groups of the endpoint."""
     def at(event):
-        return values['events', frozenset({('event', event)})]
+        return values['events_total', frozenset({('event', event)})]
 
     if not active:
         reply = telemetry.get('rdma')
@@ -83,7 +85,7 @@ def check_rdma(module, telemetry, active):
     counters = reply['counters']
     want(len(counters) > 80 and counters['rx_packets'] > 0 and counters['cm_connected'] > 0, reply)
     for direction in 'rx', 'tx':
-        want(values['packets', frozenset({('direction', direction)})]
+        want(values['packets_total', frozenset({('direction', direction)})]
              == counters[f'{direction}_packets'], counters)
     want(at('retransmit') == counters['tx_retransmits'] and at('timeout') == counters['ack_timeouts'])
     want(at('icrc_error') == counters['rx_icrc_errors'])
@@ -101,40 +103,41 @@ def check(values, replies):
 
     ledger = replies['/braggline/ledger']
     frames, packets = ledger['frames'], ledger['packets']
-    outcomes = [v for (name, _), v in values.items() if name == 'frames']
+    outcomes = [v for (name, _), v in values.items() if name == 'frames_total']
     want(sum(outcomes) + at('frames_in_flight') + at('frames_held') == frames['frames'], frames)
     for outcome in 'stored', 'vetoed', 'incomplete', 'lost', 'refused', 'aborted', 'unwritten':
-        want(at('frames', outcome=outcome) == frames[outcome], outcome)
-    want(at('kept_frames', reason='dry_run') == frames['dry_run'])
-    want(at('received_packets') == packets['packets'])
-    want(at('received_bytes') == packets['bytes'])
+        want(at('frames_total', outcome=outcome) == frames[outcome], outcome)
+    want(at('kept_frames_total', reason='dry_run') == frames['dry_run'])
+    want(at('received_packets_total') == packets['packets'])
+    want(at('received_bytes_total') == packets['bytes'])
     for cause in 'ring_full', 'no_mbuf', 'errors':
-        want(at('port_dropped_packets', cause=cause) == ledger['ports'][cause], ledger)
-    want(at('unretained_frames') == frames['unretained'])
-    outcomes = {dict(labels)['outcome']: v for (name, labels), v in values.items() if name == 'packets'}
+        want(at('port_dropped_packets_total', cause=cause) == ledger['ports'][cause], ledger)
+    want(at('unretained_frames_total') == frames['unretained'])
+    outcomes = {dict(labels)['outcome']: v for (name, labels), v in values.items() if name == 'packets_total'}
     want(all(packets[outcome] == v for outcome, v in outcomes.items()), outcomes)
     for lcore, l in replies['/braggline/lcores'].items():
-        want(at('lcore_busy_cycles', lcore=lcore) == l['busy_cycles'])
-        want(at('lcore_idle_cycles', lcore=lcore) == l['idle_cycles'])
+        want(at('lcore_busy_cycles_total', lcore=lcore) == l['busy_cycles'])
+        want(at('lcore_idle_cycles_total', lcore=lcore) == l['idle_cycles'])
     for module, m in replies['/braggline/modules'].items():
-        want(at('module_missing_packets', module=module) == m['missing_packets'])
-        want(at('module_frames', module=module) == m['frames'])
+        want(at('module_missing_packets_total', module=module) == m['missing_packets'])
+        want(at('module_frames_total', module=module) == m['frames'])
     for gang, g in replies['/braggline/gangs'].items():
-        want(at('gang_frames', gang=gang) == g['frames'])
-        want(at('gang_batches', gang=gang) == g['batches'])
+        want(at('gang_frames_total', gang=gang) == g['frames'])
+        want(at('gang_batches_total', gang=gang) == g['batches'])
     writer = replies['/braggline/writer']
     for table in 'frames', 'images':
         w = writer.get(table, {'bytes': 0, 'durable': 0, 'stalls': 0})
-        want(at('writer_bytes', table=table) == w['bytes'])
-        want(at('writer_durable_rows', table=table) == w['durable'])
-        want(at('writer_stalls', table=table) == w['stalls'])
+        want(at('writer_bytes_total', table=table) == w['bytes'])
+        want(at('writer_durable_rows_total', table=table) == w['durable'])
+        want(at('writer_stalls_total', table=table) == w['stalls'])
     for name in 'kept_bytes', 'copied_bytes':
-        want(at('writer_' + name) == writer.get(name, 0))
+        want(at(f'writer_{name}_total') == writer.get(name, 0))
     egress = replies['/braggline/egress']
     if egress['active']:
-        want(at('journal_full') == egress['journal']['full'], egress)
-        for name in 'spills', 'refusals', 'spill_error':
-            want(at(f'egress_{name}') == egress[name], egress)
+        want(at('journal_full_total') == egress['journal']['full'], egress)
+        for name in 'spills', 'refusals':
+            want(at(f'egress_{name}_total') == egress[name], egress)
+        want(at('egress_spill_error') == egress['spill_error'], egress)
     latency = replies['/braggline/latency']
     for step in set(latency) - {'below_us'}:
         total = sum(latency[step])
@@ -145,8 +148,8 @@ def check(values, replies):
     for module, m in replies['/braggline/calibration'].items():
         want(at('calibration_live_pixels', module=module) == m['live'])
     want(at('calibration_warnings') == replies['/braggline/pedestal']['warnings'])
-    want(at('pedestal_updates') == replies['/braggline/pedestal']['updates'])
-    want(at('preview_pictures') == replies['/braggline/preview']['sequence'])
+    want(at('pedestal_updates_total') == replies['/braggline/pedestal']['updates'])
+    want(at('preview_pictures_total') == replies['/braggline/preview']['sequence'])
     return frames, packets, outcomes
 
 
@@ -177,31 +180,33 @@ def check_store(values, replies):
     store = replies['/braggline/store']
     for alarm in 'disk full', 'quota', 'I/O error', 'disk stalled':
         want(at('alarm', alarm=alarm) == (store['alarm'] == alarm), store)
-    want(at('durable_batches') == store['batches_durable'])
-    want(at('received_bytes') == store['body_bytes'])
-    want(at('connections', end='established') == store['connections_established'])
-    want(at('refused_connections', reason='key') == store['refused_key'])
-    want(at('descriptors', fault='good') == store['descriptors_good'])
-    want(at('body_crc_errors') == store['body_crc_errors'], store)
-    want(at('unreadable_bodies') == store['bodies_unreadable'], store)
-    want(at('stored_damaged_batches') == store['batches_stored_damaged'], store)
+    want(at('durable_batches_total') == store['batches_durable'])
+    want(at('received_bytes_total') == store['body_bytes'])
+    want(at('connections_total', end='established') == store['connections_established'])
+    want(at('refused_connections_total', reason='key') == store['refused_key'])
+    want(at('descriptors_total', fault='good') == store['descriptors_good'])
+    want(at('body_crc_errors_total') == store['body_crc_errors'], store)
+    want(at('unreadable_bodies_total') == store['bodies_unreadable'], store)
+    want(at('stored_damaged_batches_total') == store['batches_stored_damaged'], store)
     want(at('completing_files') == store['completing_files'], store)
     want(at('completing_bytes') == store['completing_bytes'], store)
-    want(at('completed_files', end='completed') == store['files_completed'], store)
-    want(at('completed_files', end='not_completed') == store['files_not_completed'], store)
-    want(at('removed_connections') == store['keys_removed'], store)
-    want(at('reassigned_refused') == store['reassigned_refused'], store)
+    want(at('completed_files_total', end='completed') == store['files_completed'], store)
+    want(at('completed_files_total', end='not_completed') == store['files_not_completed'], store)
+    want(at('removed_connections_total') == store['keys_removed'], store)
+    want(at('reassigned_refused_total') == store['reassigned_refused'], store)
     for end in 'admitted', 'admitted_known', 'full', 'crowded', 'evicted':
-        want(at('unauthenticated_requests', end=end) == store[f'unauthenticated_{end}'], store)
+        want(at('unauthenticated_requests_total', end=end) == store[f'unauthenticated_{end}'], store)
     for reason in (name[8:] for name in store if name.startswith('refused_')):
-        want(at('refused_connections', reason=reason) == store[f'refused_{reason}'], store)
+        want(at('refused_connections_total', reason=reason) == store[f'refused_{reason}'], store)
     identities = replies['/braggline/store/identities']
     for identity in identities.values():
-        for metric, name in (('connections', 'connections'), ('authentications', 'authentications'),
-                             ('durable_batches', 'batches_durable'),
-                             ('received_bytes', 'body_bytes'), ('refused', 'refused'),
-                             ('truncated_batches', 'batches_truncated'), ('ended_runs', 'runs_ended'),
-                             ('connections_established', 'connections_established')):
+        for metric, name in (('connections', 'connections'),
+                             ('authentications_total', 'authentications'),
+                             ('durable_batches_total', 'batches_durable'),
+                             ('received_bytes_total', 'body_bytes'), ('refused_total', 'refused'),
+                             ('truncated_batches_total', 'batches_truncated'),
+                             ('ended_runs_total', 'runs_ended'),
+                             ('connections_established_total', 'connections_established')):
             want(at(f'identity_{metric}', identity=identity['name']) == identity[name], identity)
     want(sum(i['authentications'] for i in identities.values()) >= store['connections_established'], identities)
     connections = replies['/braggline/store/connections']
@@ -215,7 +220,9 @@ def check_store(values, replies):
         n += 1
         slot, table = name.split('_')
         labels = {'slot': slot, 'table': table, 'run': s['run'], 'receiver_id': s['receiver_id']}
-        for metric in 'bytes', 'batches', 'files', 'stalls', 'outages', 'error':
+        for metric in 'bytes', 'batches', 'stalls', 'outages':
+            want(at(f'stream_{metric}_total', **labels) == s[metric], metric, s)
+        for metric in 'files', 'error':
             want(at(f'stream_{metric}', **labels) == s[metric], metric, s)
         want(at('quota_bytes', receiver_id=s['receiver_id']) == s['quota'], s)
     want(at('streams') == n, streams)
@@ -247,9 +254,9 @@ def main():
         want(frames['in_flight'] == 0 and values['running', frozenset()] == 0)
         # every packet that the run received has an outcome
         want(sum(outcomes.values()) >= packets['placed'] > 0, outcomes)
-        want(values['writer_bytes', frozenset({('table', 'images')})] > 0)
+        want(values['writer_bytes_total', frozenset({('table', 'images')})] > 0)
         # files are written from the memory that each value is copied to
-        want(values['writer_copied_bytes', frozenset()] == values['writer_kept_bytes', frozenset()] > 0)
+        want(values['writer_copied_bytes_total', frozenset()] == values['writer_kept_bytes_total', frozenset()] > 0)
         check_exporter(build, where, endpoint, t)
         process.send_signal(signal.SIGTERM)
         want(process.wait(30) == 0, 'status', process.returncode)

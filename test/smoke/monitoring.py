@@ -64,7 +64,7 @@ def check_names(folder, info):
 
 def check(folder, series):
     """Every metric, label and value of a label occurs in what the exporter has returned.
-    @param series  labels by name: {'dpdk_braggline_frames': [{'outcome': 'stored'}, ...]}"""
+    @param series  labels by name: {'dpdk_braggline_frames_total': [{'outcome': 'stored'}, ...]}"""
     for where, expression, text in queries(folder):
         known = set()
         for name, matchers in selectors(expression):

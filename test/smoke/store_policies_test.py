@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The policies `primary` and `by_frame` with two stores. The store that receives the batches is
 killed and the other one takes over. After its restart it receives its own share again. In the end
