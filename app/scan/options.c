@@ -437,8 +437,8 @@ check(struct parser *p)
 }
 
 /*
- * Where arguments of this program begin. Only --serve and --connect use EAL: without them, `--` ends the
- * options.
+ * Where the arguments of this program begin. Only --serve and --connect use EAL: without them, `--`
+ * ends the options.
  */
 static int
 own_words(int argc, char **argv)
