@@ -1581,7 +1581,7 @@ def settings_with_several_mistakes(where):
     with open(f'{where}/x.ini', 'wb') as f:
         f.write(b'\xef\xbb\xbf[output]\ndirectory =\nvalue\n[run]\nframes = many\nname = \xfc\n')
     says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
-         'x.ini:2: [output] directory = : is empty', 'x.ini:3: ', 'x.ini:5: [run] frames = many',
+         'x.ini:2: [output] directory = (empty): give a value', 'x.ini:3: ', 'x.ini:5: [run] frames = many',
          'x.ini:6: is not UTF-8 text; save the file as UTF-8')
     # each line of the log has the prefix
     with open(f'{where}/x.ini', 'wb') as f:
@@ -1604,7 +1604,7 @@ def settings_with_several_mistakes(where):
 def settings_that_are_empty_or_too_much(where):
     """The message names the key."""
     for setting, line in (
-            ('output.directory=', '[output] directory = : is empty'),
+            ('output.directory=', '[output] directory = (empty): give a value'),
             ('lcores.rx=', "[lcores] rx = : must be 'auto' or at most"),
             ('detector.absent=all', "[detector] absent = all: must be 'none' or at most"),
             ('detector.absent=0', '[detector] absent = 0: leaves no stream that sends'),

@@ -291,16 +291,15 @@ config_complain(struct config *c, const char *section, const char *key, const ch
 	const struct given *g = find_given(c, section, key);
 	const char *origin = g != NULL ? g->origin : c->file;
 	const struct value *def = find_value(c, section, key);
+	const char *text = g != NULL ? g->text : def != NULL ? def->text : "(unset)";
 	char line[16] = "";
 
 	if (g != NULL && g->line != 0)
 		snprintf(line, sizeof(line), ":%u", g->line);
 	snprintf(c->mistake, sizeof(c->mistake), "%s%s%s[%s] %s = %s%s: %s",
 		origin != NULL ? origin : "", line, origin != NULL ? ": " : "", section, key,
-		g != NULL	      ? g->text
-			: def != NULL ? def->text
-				      : "(unset)",
-		g == NULL && def != NULL ? " (default)" : "", what);
+		text[0] != '\0' ? text : "(empty)", g == NULL && def != NULL ? " (default)" : "",
+		what);
 	LOG(ERR, "%s\n", c->mistake);
 	c->mistakes++;
 }
@@ -457,7 +456,8 @@ config_choice(struct config *c, const char *section, const char *key, unsigned i
 	const char *const names[])
 {
 	const char *text = look_up(c, section, key, names[def]);
-	char what[256] = "must be one of";
+	char what[256] = "must be";
+	const char *between;
 	size_t used = strlen(what);
 
 	if (text == NULL)
@@ -465,8 +465,10 @@ config_choice(struct config *c, const char *section, const char *key, unsigned i
 	for (unsigned int i = 0; names[i] != NULL; i++) {
 		if (strcmp(text, names[i]) == 0)
 			return i;
+		between = i == 0 ? "" : names[i + 1] == NULL ? " or" : ",";
 		if (used < sizeof(what))
-			used += snprintf(what + used, sizeof(what) - used, " %s", names[i]);
+			used += snprintf(
+				what + used, sizeof(what) - used, "%s %s", between, names[i]);
 	}
 	config_complain(c, section, key, what);
 	return def;
@@ -488,7 +490,7 @@ config_text(struct config *c, const char *section, const char *key, const char *
 	if (text == NULL || (def == NULL && strcmp(text, NONE) == 0))
 		return def;
 	if (text[0] == '\0') {
-		config_complain(c, section, key, "is empty; give a value, or remove the key");
+		config_complain(c, section, key, "give a value, or remove the key");
 		return def;
 	}
 	return text;

@@ -67,6 +67,21 @@ a_text_may_be_none(void **state)
 	config_close(c);
 }
 
+/* The message has all names. */
+static void
+another_name_is_refused(void **state)
+{
+	static const char *const names[] = {"small", "medium", "large", NULL};
+	struct config *c = open_config("[a]\nsize = huge\nflag = 1\n");
+
+	assert_int_equal(config_choice(c, "a", "size", 1, names), 1);
+	assert_non_null(
+		strstr(config_mistake(c), "[a] size = huge: must be small, medium or large"));
+	assert_true(config_bool(c, "a", "flag", true));
+	assert_non_null(strstr(config_mistake(c), "[a] flag = 1: must be no or yes"));
+	config_close(c);
+}
+
 /* An empty text is refused: as the name of a directory it would be the current one. */
 static void
 an_empty_text_is_refused(void **state)
@@ -74,7 +89,7 @@ an_empty_text_is_refused(void **state)
 	struct config *c = open_config("[a]\nempty =\n");
 
 	assert_string_equal(config_text(c, "a", "empty", "y"), "y");
-	assert_non_null(strstr(config_mistake(c), ":2: [a] empty = : is empty; give a value"));
+	assert_non_null(strstr(config_mistake(c), ":2: [a] empty = (empty): give a value"));
 	assert_int_equal(config_check(c), -EINVAL);
 	config_close(c);
 }
@@ -193,7 +208,7 @@ numbers_are_whole(void **state)
 	/* an empty list is a mistake: it means neither all nor none */
 	assert_int_equal(config_set(c, "--set", "a.empty="), 0);
 	assert_int_equal(config_list(c, "a", "empty", "none", list, 8, 9), 0);
-	assert_non_null(strstr(config_mistake(c), "[a] empty = : must be 'none' or at most 8"));
+	assert_non_null(strstr(config_mistake(c), "[a] empty = (empty): must be 'none' or at most 8"));
 	assert_int_equal(config_set(c, "--set", "a.comma=1,"), 0);
 	assert_int_equal(config_list(c, "a", "comma", "none", list, 8, 9), 0);
 	assert_non_null(strstr(config_mistake(c), "[a] comma = 1,: must be"));
@@ -417,6 +432,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_text_may_be_none),
+		cmocka_unit_test(another_name_is_refused),
 		cmocka_unit_test(an_empty_text_is_refused),
 		cmocka_unit_test(assignments_are_text),
 		cmocka_unit_test(wrong_lines_hide_no_other_mistakes),
