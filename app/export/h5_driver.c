@@ -19,11 +19,14 @@
 #include <H5FDdevelop.h>
 #endif
 
-#define PAGE	    UINT64_C(4096)	 /* alignment of O_DIRECT, as of Arrow files */
-#define COPY	    (UINT64_C(1) << 20)	 /* bytes that are copied at a time, if they must be */
-#define STREAM_MIN  (64 << 10)		 /* bytes of a write that is not small */
-#define ROOM	    (UINT64_C(64) << 20) /* that is allocated in the file at a time */
-#define DEPTH	    8			 /* chunks in flight: more were not faster */
+#define PAGE	   UINT64_C(4096)      /* alignment of O_DIRECT, as of Arrow files */
+#define COPY	   (UINT64_C(1) << 20) /* bytes that are copied at a time, if they must be */
+#define STREAM_MIN (64 << 10)	       /* bytes of a write that is not small */
+/* space that is allocated at a time: as much as the file has, within these limits @{ */
+#define ROOM_MIN (UINT64_C(64) << 20)
+#define ROOM_MAX (UINT64_C(256) << 20)
+/* @} */
+#define DEPTH	    8 /* chunks in flight: more were not faster */
 #define ADDRESS_MAX ((haddr_t)INT64_MAX)
 
 /* Memory that is lent to the driver. */
@@ -46,8 +49,13 @@ struct file {
 	int fd;
 	int direct; /* the same file with O_DIRECT; -1: not possible */
 	haddr_t eoa, eof;
-	uint64_t allocated; /* bytes of the file; UINT64_MAX: not possible */
-	int error;	    /* errno of the first write that failed; 0: none */
+	/*
+	 * Bytes of the file that are allocated, up to which it is as long: ext4 makes one direct
+	 * write at a time if they make a file longer. Cut at `eof` when the file is closed.
+	 */
+	uint64_t allocated;
+	bool is_full; /* nothing more can be allocated ahead */
+	int error;    /* errno of the first write that failed; 0: none */
 	/*
 	 * the last bytes of a large write that do not fill a page, and zeros. They are not in the
 	 * file yet: they are written with the next page, or before anything else @{
@@ -172,26 +180,32 @@ drain(struct file *f)
 	return write_tail(f);
 }
 
-/* Gives back space that is allocated behind the end. @return 0; errno */
+/* Cuts the file at its end, and so gives back the space behind it. @return 0; errno */
 static int
 give_back(struct file *f)
 {
 	wait_for_writes(f);
+	f->allocated = 0;
 	return ftruncate(f->fd, (off_t)f->eof) < 0 ? errno : 0;
 }
 
-/* Space that is allocated before it is written needs no allocation for each block. */
+/* Allocates space ahead. This waits for the writes in flight, so it is seldom done. */
 static void
 allocate(struct file *f, uint64_t end)
 {
-	while (f->allocated < end) {
-		if (fallocate(f->fd, FALLOC_FL_KEEP_SIZE, (off_t)f->allocated, ROOM) == 0) {
-			f->allocated += ROOM;
+	uint64_t room;
+
+	while (!f->is_full && f->allocated < end) {
+		room = f->allocated < ROOM_MIN	  ? ROOM_MIN
+			: f->allocated < ROOM_MAX ? f->allocated
+						  : ROOM_MAX;
+		if (fallocate(f->fd, 0, (off_t)f->allocated, (off_t)room) == 0) {
+			f->allocated += room;
 			continue;
 		}
 		/* a full disk: even a call that fails may have allocated some */
 		(void)give_back(f);
-		f->allocated = UINT64_MAX;
+		f->is_full = true;
 	}
 }
 
@@ -355,7 +369,7 @@ static herr_t
 driver_close(H5FD_t *common)
 {
 	struct file *f = file_of(common);
-	int ret = drain(f), error = f->allocated > 0 ? give_back(f) : 0;
+	int ret = drain(f), error = f->allocated > 0 || f->is_full ? give_back(f) : 0;
 
 	ret = ret != 0 ? ret : error;
 	if (f->queue != NULL)
@@ -466,14 +480,15 @@ driver_flush(H5FD_t *common, hid_t transfer, hbool_t closing)
 	return ret != 0 ? fail("cannot write the file", ret) : 0;
 }
 
-/* Makes the file as long as HDF5 needs it. */
+/* Makes the file as long as HDF5 needs it. Space ahead stays until the file is closed. */
 static herr_t
 driver_truncate(H5FD_t *common, hid_t transfer, hbool_t closing)
 {
 	struct file *f = file_of(common);
 	int ret = drain(f);
 
-	if (ret == 0 && f->eof != f->eoa && ftruncate(f->fd, (off_t)f->eoa) < 0)
+	if (ret == 0 && f->eof != f->eoa && f->allocated < f->eoa &&
+		ftruncate(f->fd, (off_t)f->eoa) < 0)
 		ret = errno;
 	if (ret != 0)
 		return fail("cannot set the size of the file", ret);

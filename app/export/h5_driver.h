@@ -9,6 +9,7 @@
  *
  * Several chunks are in flight at a time (io/write_queue.h) if their memory is lent to the driver.
  * An index is written when all chunks are in the file. After an error nothing is written any more.
+ * While a file is open, it is longer than its data: it has space that is allocated ahead.
  *
  * After H5Fflush() all bytes are in the file. HDF5 1.10.7 or newer; reference: "HDF5 Virtual File
  * Layer" of its documentation, H5FDsec2.c.
