@@ -27,6 +27,10 @@
 #define IO_LEVEL    7 /* the last one */
 #define REPORT_MS   1000
 #define STEP_MS	    50 /* interval at which the main thread checks whether all has ended */
+/* times after which a run that has not begun is reported: the first one, and again after each @{ */
+#define ABSENT_FIRST_MS 1000
+#define ABSENT_MS	60000
+/* @} */
 
 struct publisher {
 	struct options options;
@@ -199,17 +203,36 @@ check_outputs(const struct publisher *p)
 	}
 }
 
+/* Says now and then that the run of --run has not begun: its name may be wrong. */
+static void
+report_absent_run(const struct publisher *p, unsigned int waited_ms)
+{
+	const struct options *o = &p->options;
+	struct watch_stats stats;
+
+	if (o->run == NULL || (waited_ms != ABSENT_FIRST_MS && waited_ms % ABSENT_MS != 0))
+		return;
+	watch_stats_get(p->watch, &stats);
+	if (stats.runs == 0)
+		escaped_line(stderr,
+			"braggline-publish: run %s: no images in %s%s yet; waiting for them. Check "
+			"the name of the run if it has begun",
+			o->run, o->dir[0], o->nb_dirs > 1 ? " or the other directories" : "");
+}
+
 /* Until a signal, or until all was sent. */
 static void
 wait_for_end(struct publisher *p, const sigset_t *signals)
 {
 	const struct timespec step = {.tv_nsec = STEP_MS * 1000000};
-	unsigned int ms = REPORT_MS;
+	unsigned int ms = REPORT_MS, waited_ms = 0;
 	bool failed = false;
 
 	while (!is_over(p)) {
 		if (sigtimedwait(signals, NULL, &step) >= 0)
 			break;
+		waited_ms += STEP_MS;
+		report_absent_run(p, waited_ms);
 		check_outputs(p);
 		ms += STEP_MS;
 		if (ms < REPORT_MS)

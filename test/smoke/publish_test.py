@@ -14,6 +14,7 @@ import fcntl
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import stat
@@ -797,6 +798,25 @@ def runs_that_end_begin_later_and_follow(where):
         p.end()
         wait('the end', lambda: types(client.messages[-1:]) == ['end'])
         want(same_stream2(client.end(), arrow) == arrow.frames)
+
+
+@case
+def a_run_that_has_not_begun_is_named(where):
+    run = receive('image')
+    with Publisher(where, '--stream2', ANY, '--run', 'lyso', f'{where}/later') as p:
+        client = Client(zmq.PULL, p.address['stream2'])
+        p.wait_for_error(f'run lyso: no images in {where}/later yet; waiting for them')
+        shutil.copytree(run, f'{where}/later')
+        p.end()
+        wait('the end', lambda: types(client.messages[-1:]) == ['end'])
+        client.end()
+        want(p.error().count('waiting') == 1, p.error())
+    with Publisher(where, '--stream2', ANY, '--run', 'lyso', run) as p:
+        time.sleep(1.2)
+        client = Client(zmq.PULL, p.address['stream2'])
+        p.end()
+        client.end()
+        want('waiting' not in p.error(), p.error())
 
 
 @case
