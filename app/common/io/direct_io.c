@@ -273,6 +273,9 @@ direct_open(void **handle, const struct arrow_io_open *how)
 	struct stat st;
 	int ret;
 
+	/* before a file is created */
+	if (how->depth < 1 || how->depth > ARROW_IO_DEPTH_MAX)
+		return -EINVAL;
 	f = calloc(1, sizeof(*f));
 	if (f == NULL)
 		return -ENOMEM;

@@ -50,13 +50,16 @@ struct arrow_io_open {
 	/** true: open a file for repair; false: create a file, -EEXIST if it exists */
 	bool existing;
 	enum arrow_io_mode mode; /**< best mode to try */
-	unsigned int depth;	 /**< maximum operations in flight */
+	unsigned int depth;	 /**< maximum writes in flight, 1 to ARROW_IO_DEPTH_MAX */
 	/** only read an existing file: it is not locked, and another process may have it open */
 	bool read_only;
 };
 
 struct arrow_io_ops {
-	/** Open or create a file. -EBUSY: another process has it open. */
+	/**
+	 * Open or create a file. -EBUSY: another process has it open; -EINVAL: depth, and no file
+	 * was created
+	 */
 	int (*open)(void **handle, const struct arrow_io_open *how);
 	/**
 	 * Get the current mode. Valid while the handle is. It may change when a write completes.

@@ -123,6 +123,21 @@ every_mode(void **state)
 	}
 }
 
+/* A file that nobody can write is not left behind. */
+static void
+wrong_depth(void **state)
+{
+	static const unsigned int depths[] = {0, ARROW_IO_DEPTH_MAX + 1};
+	void *handle;
+
+	for (size_t i = 0; i < sizeof(depths) / sizeof(depths[0]); i++) {
+		const struct arrow_io_open how = {path, false, ARROW_IO_AUTO, depths[i]};
+
+		assert_int_equal(direct_io.open(&handle, &how), -EINVAL);
+		assert_int_equal(access(path, F_OK), -1);
+	}
+}
+
 /*
  * Recent kernels accept O_DIRECT on a file system in memory; the mode must not be reported as
  * direct.
@@ -259,6 +274,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_mode, setup, teardown),
+		cmocka_unit_test_setup_teardown(wrong_depth, setup, teardown),
 		cmocka_unit_test_setup_teardown(in_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(short_writes, setup, teardown),
 		cmocka_unit_test_setup_teardown(rest_of_a_write, setup, teardown),
