@@ -536,7 +536,7 @@ open_ports(struct pipeline *p)
 		if (ret != 0)
 			return ret;
 		for (uint32_t q = 0; q < port->nb_queues; q++) {
-			struct rx *rx = p->rx[port->queue_lane[q]];
+			struct rx *rx = p->rx[port->queue_rx[q]];
 
 			if (rx->nb_queues == RX_QUEUES_MAX) {
 				LOG(ERR, "an RX lcore can poll at most %u queues\n", RX_QUEUES_MAX);

@@ -757,7 +757,7 @@ finish(struct run *r, bool failed)
 	memset(last->warnings, 0, sizeof(last->warnings));
 	last->write_error = 0;
 	if (r->began) {
-		run_watch_look(&r->watch, true);
+		run_watch_check(&r->watch, true);
 		run_notes_status(&r->notes, b, true);
 		run_notes_bunch(&r->notes, b, true);
 		run_notes_slots(&r->notes, b);
@@ -1187,9 +1187,9 @@ run_tick(struct run *r)
 	}
 	if (r->state == RUN_RUNNING) {
 		watch_activity(r);
-		run_watch_look(&r->watch, false);
+		run_watch_check(&r->watch, false);
 		watch_status(r);
-		if (run_end_look(&r->end) && !builder_has_ended(r->pipeline->builder)) {
+		if (run_end_check(&r->end) && !builder_has_ended(r->pipeline->builder)) {
 			LOG(NOTICE,
 				"run %s ends: the detector is at frame %" PRIu64 ", the run's last "
 				"frame is %" PRIu64 "\n",

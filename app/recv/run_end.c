@@ -90,7 +90,7 @@ most_are_past(struct run_end *e)
 }
 
 bool
-run_end_look(struct run_end *e)
+run_end_check(struct run_end *e)
 {
 	const uint64_t placed = count_placed(e);
 	uint64_t least = UINT64_MAX;

@@ -37,6 +37,6 @@ void run_end_begin(struct run_end *e, const struct pipeline *p);
  *   stream_timeout_ms, at least half of the streams have sent packets after the run's last frame,
  *   and fewer streams have sent other packets
  */
-bool run_end_look(struct run_end *e);
+bool run_end_check(struct run_end *e);
 
 #endif /* RUN_END_H */

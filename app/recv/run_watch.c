@@ -768,7 +768,7 @@ check_stream(struct run_watch *w, const struct builder_stats *stats, uint32_t s,
 }
 
 void
-run_watch_look(struct run_watch *w, bool now)
+run_watch_check(struct run_watch *w, bool now)
 {
 	const uint64_t time = rte_rdtsc();
 	struct run_packets total;

@@ -81,7 +81,7 @@ void run_watch_begin(struct run_watch *w, const struct pipeline *p, const struct
  * Check the data, at most four times a second. @param now  the run ends: check regardless of the
  * time
  */
-void run_watch_look(struct run_watch *w, bool now);
+void run_watch_check(struct run_watch *w, bool now);
 
 /**
  * Describe what RoCE devices refused in this run, even if it is a single packet.

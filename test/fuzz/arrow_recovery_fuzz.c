@@ -123,7 +123,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size > 0 && data[size / 2] % 2)
 		io.read = NULL;
 	ret = arrow_recover_file(&io, "/x.arrow.part", &report);
-	WANT(report.looked <= arrow_recovery_most(size) + 16 * size);
+	WANT(report.looked <= arrow_recovery_limit(size) + 16 * size);
 	if (report.state == ARROW_RECOVERY_FAILED) {
 		WANT(ret < 0 && report.message[0] != '\0');
 		WANT(f->size == size);

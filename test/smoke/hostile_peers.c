@@ -22,7 +22,7 @@
 
 #define SECONDS	 30
 #define SLEEP_US 50
-#define STOOD	 "connections_established connections_broken"
+#define GRANTED	 "connections_established connections_broken"
 #define FRAMES	 100
 #define FLOOD_MS 20 /* between two attempts of one connection */
 
@@ -64,7 +64,7 @@ call(const struct xfer_private *req)
 
 /* Connect a peer that authenticates and is granted slots. */
 static struct peer *
-stand(void)
+connect_granted(void)
 {
 	struct peer *p = call(NULL);
 
@@ -118,12 +118,12 @@ try_others(void)
 static void
 try_replay(void)
 {
-	struct peer *p = stand();
+	struct peer *p = connect_granted();
 	const struct xfer_private req = p->handshake.receiver;
 	const struct xfer_auth_request proof = p->handshake.request;
 
 	hang_up(p);
-	tried("a good one", STOOD);
+	tried("a good one", GRANTED);
 	p = call(&req);
 	p->mute = true;
 	UNTIL(p->established);
@@ -177,7 +177,7 @@ try_forgery(enum forgery kind)
 		[FORGED_LENGTH] = {"a body larger than its place", "descriptors_length"},
 		[FORGED_BYTES] = {"garbage", "descriptors_garbage"},
 	};
-	struct peer *p = stand();
+	struct peer *p = connect_granted();
 	struct xfer_desc *entry = peer_entry(p, 0, 0, 0);
 	struct xfer_descriptor *d = &entry->descriptor;
 	char counters[128];
@@ -210,37 +210,38 @@ try_forgery(enum forgery kind)
 	if (kind != FORGED_BYTES)
 		xfer_sample_sign(&p->link.send, entry);
 	peer_write_entry(p, 0, 0, entry);
-	snprintf(counters, sizeof(counters), STOOD " refused_descriptor %s", texts[kind].counters);
+	snprintf(
+		counters, sizeof(counters), GRANTED " refused_descriptor %s", texts[kind].counters);
 	is_refused(p, texts[kind].what, counters);
 }
 
 static void
 try_places(void)
 {
-	struct peer *p = stand();
+	struct peer *p = connect_granted();
 
 	peer_write_entry(p, 0, UINT32_MAX, peer_entry(p, 0, 0, 0));
-	is_refused(p, "an invalid place", STOOD " refused_descriptor descriptors_slot");
+	is_refused(p, "an invalid place", GRANTED " refused_descriptor descriptors_slot");
 }
 
 static void
 try_messages(void)
 {
 	struct xfer_status m;
-	struct peer *p = stand();
+	struct peer *p = connect_granted();
 
 	xfer_msg_begin(&m, XFER_TYPES, sizeof(m), p->sent++);
 	peer_say(p, &m, sizeof(m));
-	is_refused(p, "no message", STOOD " refused_malformed");
-	p = stand();
+	is_refused(p, "no message", GRANTED " refused_malformed");
+	p = connect_granted();
 	xfer_msg_begin(&m, XFER_STATUS, sizeof(m), p->sent++);
 	m.head.length += XFER_BLOCK;
 	peer_say(p, &m, sizeof(m));
-	is_refused(p, "more bytes announced than sent", STOOD " refused_malformed");
-	p = stand();
+	is_refused(p, "more bytes announced than sent", GRANTED " refused_malformed");
+	p = connect_granted();
 	xfer_msg_begin(&m, XFER_STATUS, sizeof(m), p->sent - 1);
 	peer_say(p, &m, sizeof(m));
-	is_refused(p, "a message again", STOOD " refused_order");
+	is_refused(p, "a message again", GRANTED " refused_order");
 }
 
 /* Addresses and keys of memory that was not granted: the device refuses them. */
@@ -254,7 +255,7 @@ try_outside(void)
 	unsigned int i;
 
 	for (i = 0; i < RTE_DIM(what); i++) {
-		p = stand();
+		p = connect_granted();
 		if (i == 0)
 			p->slot[0].metadata -= XFER_DESC_BYTES;
 		else if (i == 1)
@@ -269,7 +270,7 @@ try_outside(void)
 		if (p->link.why != RDMA_WC_REM_ACCESS_ERR)
 			rte_exit(1, "%s: completed with status %d\n", what[i], (int)p->link.why);
 		hang_up(p);
-		tried(what[i], STOOD);
+		tried(what[i], GRANTED);
 	}
 }
 

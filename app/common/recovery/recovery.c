@@ -117,7 +117,7 @@ check_bytes(const struct arrow_reader *r, const struct arrow_read_batch *b)
 static int
 collect_batches(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 {
-	const uint64_t most = arrow_recovery_most(r->size);
+	const uint64_t most = arrow_recovery_limit(r->size);
 	struct arrow_read_batch b;
 	uint64_t at = r->begin;
 	int ret = 0;
@@ -463,7 +463,7 @@ recover_batches(const struct arrow_io_ops *io, void *handle, const char *part,
 		snprintf(report->message, sizeof(report->message),
 			"unchanged: announced batches overlap; to check them takes more than "
 			"%" PRIu64 " bytes of reading, the file has %" PRIu64,
-			arrow_recovery_most(r->size), r->size);
+			arrow_recovery_limit(r->size), r->size);
 	if (ret < 0)
 		return ret;
 	end = find_end(r, below, report);

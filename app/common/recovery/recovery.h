@@ -27,7 +27,7 @@
  * Recovery does not change a file whose schema is unreadable, a file that is still being written
  * (it is locked), a file whose quarantine file does not fit on the disk, or a file that takes too
  * much work: the number of bytes to check is bounded by the size of the file
- * (arrow_recovery_most()).
+ * (arrow_recovery_limit()).
  *
  * The file is read by read(2), not mapped, so a read error of the disk is a damaged batch.
  */
@@ -71,7 +71,7 @@ struct arrow_recovery {
  * batches can overlap, so a byte may be checked more than once.
  */
 static inline uint64_t
-arrow_recovery_most(uint64_t size)
+arrow_recovery_limit(uint64_t size)
 {
 	return 8 * size + (UINT64_C(16) << 20);
 }
@@ -85,7 +85,7 @@ const char *arrow_recovery_check(struct arrow_reader *r, size_t batch);
 
 /**
  * Check all batches and move the faulty ones to `damage`.
- * @return 0; -ENOMEM; -EFBIG: the file is not complete, and arrow_recovery_most() is exceeded
+ * @return 0; -ENOMEM; -EFBIG: the file is not complete, and arrow_recovery_limit() is exceeded
  */
 int arrow_recovery_scan(struct arrow_reader *r);
 

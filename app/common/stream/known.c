@@ -130,7 +130,7 @@ report_differing(const char *path, const char *other, const struct arrow_io_ops 
 }
 
 int
-stream_known_say_differing(const struct stream_known *k, const struct arrow_io_ops *io,
+stream_known_report_differing(const struct stream_known *k, const struct arrow_io_ops *io,
 	void (*say)(void *arg, bool error, const char *text), void *arg)
 {
 	struct interval_set which = {0};

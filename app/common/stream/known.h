@@ -78,7 +78,7 @@ int stream_known_differing(const struct stream_known_file *a, const struct strea
  * @param say  receives lines of text
  * @return 0: all copies are the same; -ENOTUNIQ; -ENOMEM
  */
-int stream_known_say_differing(const struct stream_known *k, const struct arrow_io_ops *io,
+int stream_known_report_differing(const struct stream_known *k, const struct arrow_io_ops *io,
 	void (*say)(void *arg, bool error, const char *text), void *arg);
 
 /** Results of reading bodies. */

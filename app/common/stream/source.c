@@ -324,7 +324,7 @@ stream_source_run(const char *path, char run[XFER_NAME_BYTES])
 }
 
 bool
-stream_source_is_of(const char *path, const char *run, const struct arrow_identity *of)
+stream_source_matches(const char *path, const char *run, const struct arrow_identity *of)
 {
 	const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
 	char begin[XFER_NAME_BYTES + 32], end[32];

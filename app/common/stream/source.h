@@ -116,7 +116,7 @@ int stream_source_run(const char *path, char run[XFER_NAME_BYTES]);
  * Whether the name of a file, complete or not, is one of this run, incarnation and table. A table
  * of NULL matches all.
  */
-bool stream_source_is_of(const char *path, const char *run, const struct arrow_identity *of);
+bool stream_source_matches(const char *path, const char *run, const struct arrow_identity *of);
 
 /** Get the folder of a run's files below a store's root. @return 0; -ENAMETOOLONG */
 int stream_source_dir(char dir[PATH_MAX], const char *root, const char *run,

@@ -828,7 +828,7 @@ list_files(struct stream_writer *w, struct dirent ***entry)
 	if (n < 0)
 		return -errno;
 	for (i = 0; i < n; i++) {
-		const bool ours = stream_source_is_of(
+		const bool ours = stream_source_matches(
 			(*entry)[i]->d_name, w->config.run, &w->config.identity);
 
 		if (ours)

@@ -245,7 +245,7 @@ check_run(const struct settings *s, const struct placement *way, FILE *out)
 
 	check_gpu(c, s, &gpu, &need);
 	check_kernel(c, s, way);
-	check_way(c, s, way);
+	check_placement(c, s, way);
 	check_gpu_direct(c, &gpu, ports, s->nb_ports);
 
 	check_heap(c, &heap, &need);

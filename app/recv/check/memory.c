@@ -312,7 +312,7 @@ check_kernel(struct check *c, const struct settings *s, const struct placement *
 }
 
 void
-check_way(struct check *c, const struct settings *s, const struct placement *way)
+check_placement(struct check *c, const struct settings *s, const struct placement *way)
 {
 	const bool packets = s->packets == PACKETS_DEVICE && way->packets != GK_MEMORY_DEVICE;
 	const bool results = s->results_device && way->results != GK_MEMORY_DEVICE;

@@ -71,7 +71,7 @@ void check_kernel(struct check *c, const struct settings *s, const struct placem
  * Check where pixels and results are stored. Fail: the settings demand GPU memory, which is
  * impossible; warn: gangs run on the GPU, but packets are in host memory.
  */
-void check_way(struct check *c, const struct settings *s, const struct placement *way);
+void check_placement(struct check *c, const struct settings *s, const struct placement *way);
 
 /** Check that EAL has enough free memory, in total and for the largest piece. */
 void check_heap(struct check *c, const struct check_heap *heap, const struct check_need *need);

@@ -106,7 +106,7 @@ on_recovery(void *arg, const struct arrow_recovery *report)
 	struct recovered *r = arg;
 
 	LOG(NOTICE, "%s: %s\n", report->path, report->message);
-	if (!stream_source_is_of(report->path, r->run->run.name, &r->identity))
+	if (!stream_source_matches(report->path, r->run->run.name, &r->identity))
 		return;
 	r->busy |= report->state == ARROW_RECOVERY_BUSY;
 	r->failed |= arrow_recovery_is_unknown(report);

@@ -300,7 +300,7 @@ assign_queues(struct port *p, const uint8_t *owner, bool flows)
 		seen[owner[p->settings->streams[i]]] = true;
 	for (uint32_t frx = 0; frx < FRAME_RX_MAX; frx++)
 		if (seen[frx] && (flows || p->nb_queues == 0))
-			p->queue_lane[p->nb_queues++] = frx;
+			p->queue_rx[p->nb_queues++] = frx;
 	p->flows = flows;
 }
 

@@ -54,7 +54,7 @@ struct port {
 	bool started;
 	uint32_t nb_queues;
 	/** the RX lcore (frame_rx index) that polls each queue */
-	uint32_t queue_lane[FRAME_RX_MAX];
+	uint32_t queue_rx[FRAME_RX_MAX];
 	struct rte_mempool *header_pool;
 	struct rte_mempool *payload_pool;
 	void *extmem; /**< GPU memory registered with EAL and the device */

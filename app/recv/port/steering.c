@@ -70,7 +70,7 @@ queue_of(const struct port *p, uint8_t owner)
 {
 	uint16_t q = 0;
 
-	while (q + 1 < p->nb_queues && p->queue_lane[q] != owner)
+	while (q + 1 < p->nb_queues && p->queue_rx[q] != owner)
 		q++;
 	return q;
 }

@@ -169,7 +169,7 @@ static enum rx_counter
 judge(struct rx *rx, uint32_t stream, const uint8_t *headers, uint32_t position,
 	struct rx_batch *batch)
 {
-	const enum source_verdict v = sources_judge(rx->sources, stream, headers, position);
+	const enum source_verdict v = sources_verdict(rx->sources, stream, headers, position);
 
 	if (v == SOURCE_EXPELLED)
 		expel(rx, UINT64_C(1) << stream, RX_FOREIGN, batch);

@@ -200,7 +200,7 @@ assign_stream(struct rx_messages *m, const struct port *port, uint32_t device, u
 	st->pd = rdma_pd_alloc(m->devices[device]);
 	if (st->pd == NULL)
 		return -ENOMEM;
-	for (q = 0; q < port->nb_queues && port->queue_lane[q] != owner; q++)
+	for (q = 0; q < port->nb_queues && port->queue_rx[q] != owner; q++)
 		;
 	if (q == port->nb_queues) {
 		LOG(ERR,

@@ -321,7 +321,7 @@ judge_position(struct sources *all, struct source *st, uint32_t position)
 }
 
 enum source_verdict
-sources_judge(struct sources *all, uint32_t stream, const uint8_t *headers, uint32_t position)
+sources_verdict(struct sources *all, uint32_t stream, const uint8_t *headers, uint32_t position)
 {
 	const struct source_filter *configured = &all->settings->filter[stream];
 	struct source *st = &all->stream[stream];

@@ -149,7 +149,7 @@ source_takes(struct source_filter *f, const uint8_t *headers, uint32_t position)
  * packet that is SOURCE_OURS may be taken only if source.misplaced is false, after a call of
  * sources_review() if `version` has changed.
  */
-enum source_verdict sources_judge(
+enum source_verdict sources_verdict(
 	struct sources *all, uint32_t stream, const uint8_t *headers, uint32_t position);
 
 /**

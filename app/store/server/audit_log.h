@@ -28,7 +28,7 @@ struct store_audit_counts {
 	char name[XFER_NAME_BYTES];
 	uint64_t fingerprint; /**< of the key that was used last */
 	uint64_t authentications;
-	uint64_t stood;		    /**< connections that were granted slots */
+	uint64_t granted;	    /**< connections that were granted slots */
 	uint64_t refused;	    /**< connections that were refused after the authentication */
 	uint64_t durable;	    /**< batches */
 	uint64_t bytes;		    /**< bytes of bodies with a valid descriptor */

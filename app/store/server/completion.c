@@ -491,7 +491,7 @@ store_completion_release(struct store_completion *c, struct store_claim *claim, 
 	/* the names may be those of new files from here on */
 	for (i = c->nb; run != NULL && i-- > 0;) {
 		if (is_in(&c->file[i], claim->dir) &&
-			stream_source_is_of(c->file[i].path, run, &of))
+			stream_source_matches(c->file[i].path, run, &of))
 			drop(c, i);
 	}
 	pthread_cond_broadcast(&c->changed);

@@ -88,7 +88,7 @@ audit_refusal(struct store_connection *c, enum xfer_reason reason)
 }
 
 static bool
-stands(const struct store_connection *c)
+is_up(const struct store_connection *c)
 {
 	return c->state == STORE_UP || c->state == STORE_ENDING;
 }
@@ -109,7 +109,7 @@ begin_close(struct store_connection *c)
 {
 	if (c->state == STORE_CLOSING || c->state == STORE_FREE)
 		return;
-	c->shared->counters.broken += stands(c);
+	c->shared->counters.broken += is_up(c);
 	c->shared->counters.abandoned += c->state < STORE_UP;
 	cut_off(c);
 }
@@ -136,7 +136,7 @@ store_connection_refuse(struct store_connection *c, enum xfer_reason reason)
 		return;
 	c->shared->counters.refused[reason]++;
 	audit_refusal(c, reason);
-	c->shared->counters.broken += stands(c);
+	c->shared->counters.broken += is_up(c);
 	/* AUTH may arrive before the event that the connection is established: send it then */
 	if (!c->established && !c->link.broken && reason != XFER_REASON_LATE) {
 		c->unsent = reason;
@@ -991,9 +991,9 @@ store_connection_poll(struct store_connection *c, uint64_t now)
 			return busy;
 		c->heard = now;
 		c->said = now;
-		c->shared->counters.stood++;
+		c->shared->counters.granted++;
 		if (c->counts != NULL)
-			c->counts->stood++;
+			c->counts->granted++;
 		AUDIT_CONN(NOTICE, c, "connected", " role=%s",
 			c->handshake.receiver.role == XFER_ROLE_IMPORT ? "import" : "receiver");
 		enter(c, STORE_UP);

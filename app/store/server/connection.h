@@ -46,9 +46,9 @@ const char *store_connection_state_name(enum store_connection_state state);
 /** Counters of all connections of a store. All but bytes_per_s only increase. */
 struct store_counters {
 	uint64_t requests;
-	uint64_t stood;	    /**< connections that were granted slots */
-	uint64_t broken;    /**< part of `stood`: without an orderly end */
-	uint64_t ended;	    /**< part of `stood`: with an orderly end */
+	uint64_t granted;   /**< connections that were granted slots */
+	uint64_t broken;    /**< part of `granted`: without an orderly end */
+	uint64_t ended;	    /**< part of `granted`: with an orderly end */
 	uint64_t abandoned; /**< connections that ended before the grant, without a reason */
 	uint64_t superseded;
 	uint64_t refused[XFER_REASONS];

@@ -78,7 +78,7 @@ are_the_same(const struct store_recover *s, unsigned int table, const struct str
 		if (stream_writer_compare(s->run->writer[table], list->at[i].sequence,
 			    list->at[i].crc, &path) >= 0)
 			continue;
-		store_run_say_differing(s->run, table, list->at[i].sequence, what, path);
+		store_run_report_differing(s->run, table, list->at[i].sequence, what, path);
 		return false;
 	}
 	return true;

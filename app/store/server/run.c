@@ -59,7 +59,7 @@ on_recovery(void *arg, const struct arrow_recovery *report)
 	const bool busy = report->state == ARROW_RECOVERY_BUSY,
 		   unknown = arrow_recovery_is_unknown(report);
 
-	if (stream_source_is_of(report->path, r->run, r->identity)) {
+	if (stream_source_matches(report->path, r->run, r->identity)) {
 		r->busy |= busy;
 		r->failed |= unknown;
 	} else if (busy) {
@@ -158,7 +158,7 @@ open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 }
 
 void
-store_run_say_differing(const struct store_run *r, unsigned int table, uint64_t sequence,
+store_run_report_differing(const struct store_run *r, unsigned int table, uint64_t sequence,
 	const char *what, const char *path)
 {
 	RUN_LOG(ERR,
@@ -234,7 +234,7 @@ is_known(const struct store_run *r)
 		return errno != ENOENT;
 	known = store_ended_read(r->dir, r->incarnation) != 0;
 	while (!known && (entry = readdir(dir)) != NULL)
-		known = stream_source_is_of(entry->d_name, r->name, &identity);
+		known = stream_source_matches(entry->d_name, r->name, &identity);
 	closedir(dir);
 	return known;
 }

@@ -109,7 +109,7 @@ struct store_run *store_run_find(
 enum xfer_reason store_run_open(struct store_runs *s, struct store_run *r);
 
 /** Log that the receiver has a batch which differs from the stored one. Any thread. */
-void store_run_say_differing(const struct store_run *r, unsigned int table, uint64_t sequence,
+void store_run_report_differing(const struct store_run *r, unsigned int table, uint64_t sequence,
 	const char *what, const char *path);
 
 /** Begin `settling`: another thread will open the run. */

@@ -64,7 +64,7 @@ add_counters(struct rte_tel_data *d, const struct store_values *v)
 	const struct store_counters *n = &v->counters;
 
 	rte_tel_data_add_dict_uint(d, "requests", n->requests);
-	rte_tel_data_add_dict_uint(d, "connections_established", n->stood);
+	rte_tel_data_add_dict_uint(d, "connections_established", n->granted);
 	rte_tel_data_add_dict_uint(d, "connections_broken", n->broken);
 	rte_tel_data_add_dict_uint(d, "connections_ended", n->ended);
 	rte_tel_data_add_dict_uint(d, "connections_abandoned", n->abandoned);
@@ -250,7 +250,7 @@ identity_dict(const struct store_audit_counts *n)
 	telemetry_dict_hex(d, "key", n->fingerprint);
 	rte_tel_data_add_dict_uint(d, "authentications", n->authentications);
 	rte_tel_data_add_dict_uint(d, "connections", n->connections);
-	rte_tel_data_add_dict_uint(d, "connections_established", n->stood);
+	rte_tel_data_add_dict_uint(d, "connections_established", n->granted);
 	rte_tel_data_add_dict_uint(d, "refused", n->refused);
 	rte_tel_data_add_dict_uint(d, "batches_durable", n->durable);
 	rte_tel_data_add_dict_uint(d, "body_bytes", n->bytes);

@@ -156,7 +156,7 @@ take_files(struct job *j, char **source)
 
 	if (*source == NULL)
 		return 0;
-	left = store_tree_take(&j->tree, &j->locks, source, command_say_recovery, message);
+	left = store_tree_take(&j->tree, &j->locks, source, command_report_recovery, message);
 	if (left < 0)
 		(void)fail(message);
 	else if (check_other(j) != EXIT_SUCCESS)

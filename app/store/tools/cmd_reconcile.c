@@ -101,8 +101,8 @@ read_files(struct job *j, char **dir)
 	int left, ret, status = EXIT_SUCCESS;
 	size_t i;
 
-	left = store_tree_take(
-		&tree, &j->locks, dir, j->reconcile.dry_run ? NULL : command_say_recovery, message);
+	left = store_tree_take(&tree, &j->locks, dir,
+		j->reconcile.dry_run ? NULL : command_report_recovery, message);
 	if (left < 0)
 		status = fail(message);
 	if (left > 0)

@@ -559,7 +559,7 @@ print_totals(struct verify *v)
 		duplicates += copies;
 		v->lost += reconcile_report_names(&v->streams, s) < 0;
 		if (copies > 0)
-			(void)stream_known_say_differing(
+			(void)stream_known_report_differing(
 				&s->known, &direct_io, print_differing, NULL);
 	}
 	printf("%s%" PRIu64 " files, %" PRIu64 " batches, %" PRIu64 " rows, %.3f GB, %.2f GB/s; "

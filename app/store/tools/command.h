@@ -30,7 +30,7 @@ command_print(void *arg, bool error, const char *text)
 
 /** Callback of store_tree_take(): reports a completed file. */
 static inline void
-command_say_recovery(const char *path, const char *what)
+command_report_recovery(const char *path, const char *what)
 {
 	escaped_line(stdout, "%s: %s", path, what);
 }

@@ -98,7 +98,7 @@ note_recovery(void *arg, const struct arrow_recovery *report)
 	struct recovered *r = arg;
 	const bool failed = arrow_recovery_is_unknown(report);
 
-	if (failed && !stream_source_is_of(report->path, r->stream->run, &r->stream->identity))
+	if (failed && !stream_source_matches(report->path, r->stream->run, &r->stream->identity))
 		return;
 	r->unknown |= failed;
 	say(r->import, failed, "%s: %s", report->path, report->message);
@@ -398,7 +398,7 @@ import_compare_sources(struct import *s)
 	int ret, first = 0;
 
 	for (i = 0; i < s->nb; i++) {
-		ret = stream_known_say_differing(
+		ret = stream_known_report_differing(
 			&s->stream[i]->sources, &direct_io, s->say, s->arg);
 		s->stream[i]->refused |= ret < 0;
 		first = first == 0 ? ret : first;

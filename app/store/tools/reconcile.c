@@ -438,7 +438,7 @@ check_stream(struct reconcile *r, const struct reconcile_stream *stream)
 
 	if (ret < 0 || reconcile_duplicates(stream) == 0)
 		return ret;
-	ret = stream_known_say_differing(&stream->known, r->io, r->say, r->arg);
+	ret = stream_known_report_differing(&stream->known, r->io, r->say, r->arg);
 	return ret == 0 ? check_files(r, &stream->known) : ret;
 }
 

@@ -1240,7 +1240,7 @@ forged(void **state)
 	assert_int_equal(report.state, ARROW_RECOVERY_FAILED);
 	assert_int_equal(report.error, -EFBIG);
 	assert_non_null(strstr(report.message, "announced batches overlap"));
-	assert_true(report.looked <= 2 * arrow_recovery_most(size));
+	assert_true(report.looked <= 2 * arrow_recovery_limit(size));
 	assert_int_equal(f->size, size);
 	assert_memory_equal(f->data, data, size);
 	assert_string_equal(f->name, part);

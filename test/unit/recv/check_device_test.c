@@ -58,27 +58,27 @@ test_way(void **state)
 	struct placement w = {
 		.gpu = 0, .gpu_name = "gpu_cuda0", .computes = true, .why = "p: cannot"};
 
-	check_way(&check, &s, &w);
+	check_placement(&check, &s, &w);
 	want(CHECK_WARN, "pinned host memory, not memory of gpu_cuda0: p: cannot", "peermem");
 	s.packets = PACKETS_PINNED;
-	check_way(&check, &s, &w);
+	check_placement(&check, &s, &w);
 	want(CHECK_OK, "pinned host memory: p: cannot; results to pinned host memory", "");
 	s.packets = PACKETS_DEVICE;
-	check_way(&check, &s, &w);
+	check_placement(&check, &s, &w);
 	want(CHECK_FAIL, "packets = device: p: cannot", "packets = auto");
 	w.packets = GK_MEMORY_DEVICE;
 	w.why[0] = '\0';
-	check_way(&check, &s, &w);
+	check_placement(&check, &s, &w);
 	want(CHECK_OK, "memory of gpu_cuda0; results to pinned host memory", "");
 	s.results_device = true;
-	check_way(&check, &s, &w);
+	check_placement(&check, &s, &w);
 	want(CHECK_FAIL, "results = device", "results = host");
 	w.results = GK_MEMORY_DEVICE;
-	check_way(&check, &s, &w);
+	check_placement(&check, &s, &w);
 	want(CHECK_OK, "results to memory of gpu_cuda0", "");
 	w = (struct placement){.gpu = -1, .why = "no GPU"};
 	s = (struct settings){.kernel = "host"};
-	check_way(&check, &s, &w);
+	check_placement(&check, &s, &w);
 	want(CHECK_OK, "host memory: no GPU", "");
 }
 

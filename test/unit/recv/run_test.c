@@ -448,38 +448,38 @@ most_streams_are_past(void **state)
 	rx->beyond[0].packets = rx->beyond[1].packets = 8;
 	run_end_begin(&end, &fake);
 	/* those of the run before do not count */
-	assert_false(run_end_look(&end) || end.past);
+	assert_false(run_end_check(&end) || end.past);
 	rx->beyond[0].packets += 8;
 	rx->beyond[1].packets += 7;
-	assert_false(run_end_look(&end) || end.past);
+	assert_false(run_end_check(&end) || end.past);
 	rx->beyond[1].packets++;
 	rx->beyond[1].frame = 5000;
-	assert_false(run_end_look(&end));
+	assert_false(run_end_check(&end));
 	assert_true(end.past && end.frame == 5000);
 	/* after stream_timeout_ms = 50 */
 	frx.listened += rte_get_tsc_hz() / 1000 * 49;
-	assert_false(run_end_look(&end));
+	assert_false(run_end_check(&end));
 	frx.listened += rte_get_tsc_hz() / 1000 * 2;
-	assert_true(run_end_look(&end));
+	assert_true(run_end_check(&end));
 	/* packets wait: they may be placed */
 	rx->waiting[3] = 1;
-	assert_false(run_end_look(&end) || end.past);
+	assert_false(run_end_check(&end) || end.past);
 	rx->waiting[3] = 0;
 	rx->beyond[0].packets += 8;
-	assert_false(run_end_look(&end) || end.past);
+	assert_false(run_end_check(&end) || end.past);
 	rx->beyond[0].packets += 8;
 	rx->beyond[1].packets += 8;
 	frx.listened += rte_get_tsc_hz();
-	assert_true(run_end_look(&end));
+	assert_true(run_end_check(&end));
 	/* two other streams are before the run */
 	rx->drops[2].packets++;
-	assert_true(run_end_look(&end));
+	assert_true(run_end_check(&end));
 	rx->drops[3].packets++;
-	assert_false(run_end_look(&end) || end.past);
+	assert_false(run_end_check(&end) || end.past);
 	rx->beyond[2].packets += 8;
-	assert_true(run_end_look(&end));
+	assert_true(run_end_check(&end));
 	rx->counters[RX_PLACED]++;
-	assert_false(run_end_look(&end) || end.past);
+	assert_false(run_end_check(&end) || end.past);
 	rte_free(rx);
 }
 

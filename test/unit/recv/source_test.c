@@ -180,7 +180,7 @@ see_at(uint32_t stream, uint8_t who, uint32_t position)
 	memcpy(h + SOURCE_IP_FROM, (uint8_t[]){10, 1, 0, who, 10, 0, 0, 1}, 8);
 	if (source_takes(&all.filter[stream], h, position))
 		return SOURCE_OURS;
-	return sources_judge(&all, stream, h, position);
+	return sources_verdict(&all, stream, h, position);
 }
 
 /* @return number of packets accepted, of n */
@@ -233,12 +233,12 @@ another_address_is_another_source(void **state)
 		memcpy(h, good, sizeof(h));
 		h[at] ^= 1;
 		assert_false(source_takes(&all.filter[0], h, 0));
-		assert_int_equal(sources_judge(&all, 0, h, 0), SOURCE_FOREIGN);
+		assert_int_equal(sources_verdict(&all, 0, h, 0), SOURCE_FOREIGN);
 	}
 	memcpy(h, good, sizeof(h));
 	h[SOURCE_IP_FROM + 8] ^= 1;
-	assert_true(
-		source_takes(&all.filter[0], h, 0) || sources_judge(&all, 0, h, 0) == SOURCE_OURS);
+	assert_true(source_takes(&all.filter[0], h, 0) ||
+		sources_verdict(&all, 0, h, 0) == SOURCE_OURS);
 }
 
 /* What differs is named: all fields with their settings, or those that were learnt. */

@@ -10,7 +10,7 @@ test_replayed(void **state)
 	struct xfer_private req;
 	struct xfer_auth_request request;
 	struct peer *p;
-	uint64_t stood;
+	uint64_t granted;
 
 	hostile_begin();
 	p = hostile_stand(0);
@@ -18,7 +18,7 @@ test_replayed(void **state)
 	request = p->handshake.request;
 	hostile_hang_up(p);
 	UNTIL(hostile_connections() == 0);
-	stood = hostile_counters()->stood;
+	granted = hostile_counters()->granted;
 	p = peer_call(1, &req);
 	p->mute = true;
 	UNTIL(p->established);
@@ -34,7 +34,7 @@ test_replayed(void **state)
 	peer_say(p, &request, sizeof(request));
 	hostile_is_refused(p, XFER_REASON_KEY);
 	assert_int_equal(hostile_counters()->refused[XFER_REASON_KEY], 2);
-	assert_int_equal(hostile_counters()->stood, stood);
+	assert_int_equal(hostile_counters()->granted, granted);
 	hostile_end();
 	hostile_beside_is_there_once();
 }

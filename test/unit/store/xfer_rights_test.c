@@ -260,7 +260,7 @@ test_rotation(void **state)
 	assert_int_equal(store_keys_reload(s->keys, rig.message), 0);
 	UNTIL(s->counters.keys_removed == 1 && rig_stats_of(0).broken == 1);
 	UNTIL(s->counters.refused[XFER_REASON_KEY] >= 2);
-	assert_int_equal(s->counters.stood, 2);
+	assert_int_equal(s->counters.granted, 2);
 	rig_close_receiver();
 	assert_int_equal(xfer_key_read(&rig.key, rig.key_path, rig.message), 0);
 	rig_close_store(0);

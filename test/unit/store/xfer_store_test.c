@@ -514,13 +514,13 @@ test_wrong_key(void **state)
 	UNTIL(rig_stats_of(0).refused >= 2);
 	n = &store_get_shared(rig.store[0])->counters;
 	assert_true(n->refused[XFER_REASON_KEY] >= 2);
-	assert_int_equal(n->stood, 0);
+	assert_int_equal(n->granted, 0);
 	assert_int_equal(rig_held(), 1);
 	rig_close_sender(0);
 	rig.key.bytes[0] ^= 1;
 	rig_open_sender(0);
 	UNTIL(rig_held() == 0);
-	assert_int_equal(n->stood, 1);
+	assert_int_equal(n->granted, 1);
 	rig_close_receiver();
 	rig_close_store(0);
 }
