@@ -33,6 +33,19 @@ whole_number_read(const char *text, int base, uint64_t *value)
 	return errno == 0 ? end : NULL;
 }
 
+/**
+ * Read a number at the start of a text: decimal, or hexadecimal behind "0x". Leading zeros have no
+ * meaning, so 0100 is one hundred, as run numbers and frame numbers are written.
+ * @return as whole_number_read()
+ */
+static inline const char *
+whole_number_or_hex(const char *text, uint64_t *value)
+{
+	const bool hex = text[0] == '0' && (text[1] | 0x20) == 'x';
+
+	return whole_number_read(hex ? text + 2 : text, hex ? 16 : 10, value);
+}
+
 /** Read a text that is a decimal number. @return false: it is not, or the number is out of range */
 static inline bool
 whole_number(const char *text, uint64_t min, uint64_t max, uint64_t *value)

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "whole_number.h"
+
 enum value_kind {
 	VALUE_U16,
 	VALUE_U32,
@@ -217,14 +219,10 @@ out_of_range(const struct option_row *row, const char *text)
 static int
 parse_whole(const struct option_row *row, const char *text, uint64_t *value)
 {
-	char *end;
+	const char *end = whole_number_or_hex(text, value);
 
-	errno = 0;
-	*value = strtoull(text, &end, 0);
-	if (end == text || *end != '\0' || strchr(text, '-') != NULL)
-		return bad_value(row, text, "a whole number");
-	if (errno != 0)
-		return bad_value(row, text, "a number below 2^64");
+	if (end == NULL || *end != '\0')
+		return bad_value(row, text, "a whole number below 2^64");
 	if (row->max != 0 && ((double)*value < row->min || (double)*value > row->max))
 		return out_of_range(row, text);
 	return 0;

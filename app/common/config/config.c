@@ -12,6 +12,7 @@
 
 #include "config/config.h"
 #include "config/ini_file.h"
+#include "whole_number.h"
 
 RTE_LOG_REGISTER(config_logtype, braggline.config, NOTICE);
 
@@ -308,12 +309,9 @@ static bool
 parse_uint(const char *text, uint64_t *value, uint64_t min, uint64_t max)
 {
 	uint64_t number;
-	char *end;
+	const char *end = whole_number_or_hex(text, &number);
 
-	errno = 0;
-	number = strtoull(text, &end, 0);
-	if (errno != 0 || end == text || *end != '\0' || strchr(text, '-') != NULL ||
-		number < min || number > max)
+	if (end == NULL || *end != '\0' || number < min || number > max)
 		return false;
 	*value = number;
 	return true;
@@ -509,23 +507,18 @@ config_list(struct config *c, const char *section, const char *key, const char *
 	if (text[0] == '\0')
 		goto bad;
 	for (const char *p = text; *p != '\0';) {
-		unsigned long first, last;
-		char *end;
+		uint64_t first, last;
 
-		first = last = strtoul(p, &end, 10);
-		if (end == p)
+		p = whole_number_or_hex(p + strspn(p, " "), &first);
+		last = first;
+		if (p != NULL && *p == '-')
+			p = whole_number_or_hex(p + 1, &last);
+		if (p == NULL)
 			goto bad;
-		if (*end == '-') {
-			p = end + 1;
-			last = strtoul(p, &end, 10);
-			if (end == p)
-				goto bad;
-		}
 		if (last < first || last > max || last - first >= size - n)
 			goto bad;
-		for (unsigned long i = first; i <= last; i++)
+		for (uint64_t i = first; i <= last; i++)
 			out[n++] = i;
-		p = end;
 		if (*p == ',' && p[1] != '\0')
 			p++;
 		else if (*p != '\0')

@@ -59,7 +59,10 @@ int config_set(struct config *c, const char *origin, const char *assignment);
 /** Whether the configuration has this section. */
 bool config_has_section(const struct config *c, const char *section);
 
-/** @return the value of a key from min to max; `def` if it is absent or invalid. @{ */
+/**
+ * Numbers are decimal, or hexadecimal behind `0x`. Leading zeros have no meaning.
+ * @return the value of a key from min to max; `def` if it is absent or invalid. @{
+ */
 uint64_t config_uint(struct config *c, const char *section, const char *key, uint64_t def,
 	uint64_t min, uint64_t max);
 double config_real(

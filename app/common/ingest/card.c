@@ -322,12 +322,11 @@ key_line(struct reading *r, enum key key, uint32_t stream)
 	return key < NB_CARD_KEYS ? &r->card_line[key] : &r->stream_line[stream][key - STREAM_IP];
 }
 
-/* A whole number, decimal or with 0x. @return false: none, or above `max` */
+/* @return false: not a number, or above `max` */
 static bool
 parse_number(const char *text, uint64_t max, uint64_t *number)
 {
-	const bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-	const char *end = whole_number_read(hex ? text + 2 : text, hex ? 16 : 10, number);
+	const char *end = whole_number_or_hex(text, number);
 
 	return end != NULL && *end == '\0' && *number <= max;
 }

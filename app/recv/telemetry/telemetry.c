@@ -40,6 +40,7 @@
 #include "telemetry/table.h"
 #include "telemetry/telemetry.h"
 #include "xfer/msg.h"
+#include "whole_number.h"
 
 /**
  * The run that all callbacks use, because DPDK passes no argument to them. NULL while the process
@@ -442,13 +443,13 @@ find_from_frame(char *list)
 static int
 take_from_frame(char *list, uint64_t *frame)
 {
-	char *at = find_from_frame(list), *number, *end;
+	char *at = find_from_frame(list);
+	const char *end;
 
 	if (at == NULL)
 		return 0;
-	number = at + strlen("from_frame=");
-	*frame = strtoull(number, &end, 0);
-	if (!isdigit((unsigned char)number[0]) || (*end != ',' && *end != '\0'))
+	end = whole_number_or_hex(at + strlen("from_frame="), frame);
+	if (end == NULL || (*end != ',' && *end != '\0'))
 		return -EINVAL;
 	end += *end == ',';
 	memmove(at, end, strlen(end) + 1);

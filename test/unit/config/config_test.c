@@ -179,6 +179,33 @@ a_number_may_be_a_word(void **state)
 	config_close(c);
 }
 
+/* Frame and run numbers are written with leading zeros, which do not make them octal. */
+static void
+leading_zeros_have_no_meaning(void **state)
+{
+	struct config *c = open_config("[a]\nframes = 0100\nfirst = 00001000\nnine = 09\n"
+				       "hex = 0x100\nzero = 0\nlist = 08-0x0a, 010\n"
+				       "empty = 0x\ntwice = 0x0x1\nplus = +1\nsigned = 1,-2\n");
+	static const uint32_t want[] = {8, 9, 10, 10};
+	uint32_t list[8];
+
+	assert_int_equal(config_uint(c, "a", "frames", 0, 0, 9999), 100);
+	assert_int_equal(config_uint(c, "a", "first", 0, 0, 9999), 1000);
+	assert_int_equal(config_uint(c, "a", "nine", 0, 0, 9999), 9);
+	assert_int_equal(config_uint(c, "a", "hex", 0, 0, 9999), 256);
+	assert_int_equal(config_uint(c, "a", "zero", 1, 0, 9999), 0);
+	assert_int_equal(config_list(c, "a", "list", "auto", list, 8, 99), 4);
+	assert_memory_equal(list, want, sizeof(want));
+	assert_string_equal(config_mistake(c), "");
+	assert_int_equal(config_uint(c, "a", "empty", 3, 0, 9999), 3);
+	assert_non_null(strstr(config_mistake(c), "[a] empty = 0x: must be a whole number"));
+	assert_int_equal(config_uint(c, "a", "twice", 3, 0, 9999), 3);
+	assert_int_equal(config_uint(c, "a", "plus", 3, 0, 9999), 3);
+	assert_int_equal(config_list(c, "a", "signed", "auto", list, 8, UINT32_MAX), 0);
+	assert_non_null(strstr(config_mistake(c), "[a] signed = 1,-2: must be 'auto'"));
+	config_close(c);
+}
+
 /* A number must have no text after it, and must be inside its limits. */
 static void
 numbers_are_whole(void **state)
@@ -438,6 +465,7 @@ main(void)
 		cmocka_unit_test(wrong_lines_hide_no_other_mistakes),
 		cmocka_unit_test(a_list_may_be_a_word),
 		cmocka_unit_test(a_number_may_be_a_word),
+		cmocka_unit_test(leading_zeros_have_no_meaning),
 		cmocka_unit_test(numbers_are_whole),
 		cmocka_unit_test(a_dump_is_a_configuration),
 		cmocka_unit_test(a_copy_is_its_own),
