@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Alert rules and dashboards of conf/telemetry: they name metrics of the endpoints only; each alert
-fires when it should and only then (promtool); the operator's guide names each alert; panels do not
-overlap. store_policies_test.py compares the labels with real output.
+"""Alert rules and dashboards of conf/telemetry: they name metrics that exist; each alert fires when
+it should and only then (promtool); the operator's guide names each alert, and has a configuration
+of Prometheus; panels do not overlap. store_policies_test.py compares the labels with real output.
 
 usage: monitoring_test.py SOURCE-DIR
 """
@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+import yaml
 
 import exporter_test
 import monitoring
@@ -31,15 +33,21 @@ def counter(name, *labels):
     return {series: GROWS}, {series: STAYS}
 
 
-def gauge(name, *labels):
+def gauge(name, *labels, fires=ONE, healthy=ZERO):
     series = name + (f'{{{",".join(labels)}}}' if labels else '')
-    return {series: ONE}, {series: ZERO}
+    return {series: fires}, {series: healthy}
 
 
 RUNNING = {'running': ONE}
 # For each alert: series with which it fires, and with which it does not.
 CASES = {
-    'ReceiverGone': ({'info': '1+0x20 _x40'}, {'info': ONE}),
+    # a process that was killed, and one that has ended
+    'ProcessGone': ({'up{job="braggline"}': '1+0x20 0+0x40'}, {'up{job="braggline"}': '1+0x20 _x40'}),
+    'ExporterGone': gauge('up', 'job="braggline-exporter"', fires=ZERO, healthy=ONE),
+    'MetricsMissing': gauge('braggline_exporter_endpoint_success', 'endpoint="braggline"',
+                            fires=ZERO, healthy=ONE),
+    'ServiceFailed': gauge('node_systemd_unit_state', 'name="braggline-recv@a.service"',
+                           'state="failed"'),
     'NoPackets': ({'received_packets_total': STAYS, **RUNNING}, {'received_packets_total': GROWS, **RUNNING}),
     'PortDrops': counter('port_dropped_packets_total', 'cause="no_mbuf"'),
     'UnusablePackets': counter('packets_total', 'outcome="foreign"'),
@@ -73,7 +81,6 @@ CASES = {
     'Spilling': gauge('egress_overload_level', 'level="spill"'),
     'Refusing': gauge('egress_overload_level', 'level="refuse"'),
     'SpillError': gauge('egress_spill_error'),
-    'StoreGone': ({'store_info': '1+0x20 _x40'}, {'store_info': ONE}),
     'StoreAlarm': gauge('store_alarm', 'alarm="disk full"'),
     'StoreQuota': ({'store_quota_used_bytes': '95+0x60', 'store_quota_bytes': '100+0x60'},
                    {'store_quota_used_bytes': '95+0x60', 'store_quota_bytes': ZERO}),
@@ -132,7 +139,9 @@ def check_alerts(folder, where):
             for one, numbers in values.items():
                 metric, _, labels = one.rstrip('}').partition('{')
                 labels = ','.join(part for part in (labels, f'instance="{instance}"') if part)
-                inputs.append({'series': f'{NAME}{metric}{{{labels}}}', 'values': numbers})
+                if metric not in monitoring.OUTSIDE:
+                    metric = NAME + metric
+                inputs.append({'series': f'{metric}{{{labels}}}', 'values': numbers})
             alert = f'alertname="Braggline{name}",instance="{instance}",alertstate="firing"'
             expected.append({'expr': f'count(ALERTS{{{alert}}}) or vector(0)', 'eval_time': '12m',
                              'exp_samples': [{'labels': '{}', 'value': fires}]})
@@ -168,6 +177,24 @@ def check_guide(source):
     want(outcomes <= rows, 'no row in the operator\'s guide:', sorted(outcomes - rows))
 
 
+def check_configuration(guide, folder, where):
+    """Prometheus accepts the configuration in the operator's guide, which has the jobs of the
+    alerts."""
+    text, = re.findall(r'^ *\.\. code-block:: yaml\n\n((?: {8}.*\n|\n)+)', guide, re.M)
+    settings = yaml.safe_load(text)
+    jobs = {job['job_name'] for job in settings['scrape_configs']}
+    named = {value for rule in monitoring.rules(folder)
+             for _, matchers in monitoring.selectors(rule['expr'])
+             for label, _, value in matchers if label == 'job'}
+    want(named and named <= jobs, 'jobs of the alerts:', named, 'of the guide:', jobs)
+    # the file of the guide is on another machine
+    want([os.path.basename(path) for path in settings['rule_files']] == ['alerts.yml'], settings)
+    settings['rule_files'] = [os.path.abspath(f'{folder}/alerts.yml')]
+    with open(f'{where}/prometheus.json', 'w', encoding='utf-8') as stream:
+        json.dump(settings, stream)
+    promtool('check', 'config', f'{where}/prometheus.json')
+
+
 def main():
     folder = f'{sys.argv[1]}/conf/telemetry'
     info = set()
@@ -183,9 +210,10 @@ def main():
     want(sorted(alerts) == sorted(f'Braggline{name}' for name in CASES), 'alerts without a test:',
          set(alerts) ^ {f'Braggline{name}' for name in CASES})
     with open(f'{sys.argv[1]}/conf/README.rst', encoding='utf-8') as stream:
-        guide = set(re.findall(r'``(Braggline\w+)``', stream.read()))
-    want(guide == set(alerts), 'alerts that the operator\'s guide does not name, or that do not exist:',
-         sorted(guide ^ set(alerts)))
+        guide = stream.read()
+    named = set(re.findall(r'``(Braggline\w+)``', guide))
+    want(named == set(alerts), 'alerts that the operator\'s guide does not name, or that do not exist:',
+         sorted(named ^ set(alerts)))
     check_guide(sys.argv[1])
     if shutil.which('promtool') is None:
         print('skipped: rules and queries: promtool is not installed (Debian: prometheus)')
@@ -194,6 +222,7 @@ def main():
             promtool('check', 'rules', f'{folder}/alerts.yml')
             check_queries(folder, where)
             check_alerts(folder, where)
+            check_configuration(guide, folder, where)
     print(f'monitoring: {len(alerts)} alerts, {len(monitoring.DASHBOARDS)} dashboards: ok')
 
 
