@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The egress, in the order of use: overload levels, runs and the stores of their batches, the state
- * for telemetry, the work of the lcore, the calls of other threads, creation. The lcore writes the
- * state for telemetry, so that no other thread accesses the store clients.
+ * The egress, in the order of use: runs and the stores of their batches, the state for telemetry,
+ * the work of the lcore, the calls of other threads, creation. The lcore writes the state for
+ * telemetry, so that no other thread accesses the store clients.
  */
 
 #include <errno.h>
@@ -25,6 +25,8 @@
 #include "egress/damaged_batches.h"
 #include "egress/egress.h"
 #include "egress/kept_ledger.h"
+#include "egress/overload.h"
+#include "egress/room.h"
 #include "egress/store_client.h"
 #include "fail_point.h"
 #include "histogram.h"
@@ -69,22 +71,6 @@ struct known {
 	uint8_t table;
 	uint64_t kept_at; /* TSC; 0: kept by another process */
 	int64_t received;
-};
-
-/* Overload state; belongs to the lcore. */
-struct overload {
-	enum egress_level step; /* atomic */
-	/* ms: since when the journal is fuller than spill_at; 0: it is not */
-	uint64_t above_since;
-	/* ms: until when spilling pauses after it has returned batches */
-	uint64_t paused_until;
-	uint64_t in_spill;	      /* bytes being spilled */
-	uint64_t progress;	      /* batches ever spilled; atomic */
-	uint64_t next_check;	      /* ms: next check */
-	bool full;		      /* atomic; the writer: the last batch found no room */
-	uint64_t refused;	      /* atomic; the writer: batches ever refused */
-	uint64_t refused_seen;	      /* of these, the lcore has noticed */
-	uint32_t uncut[JOURNAL_RUNS]; /* last seen value of spill_uncut() */
 };
 
 /* A run with batches in the journal. */
@@ -261,118 +247,16 @@ egress_sender_of(const struct egress *e, const struct journal_batch *b)
 	return at >= 0 ? e->run[b->run].sender[at] : NULL;
 }
 
-/* ---- overload levels, used when no store makes progress: hold, spill, refuse ---- */
-
-#define RESULTS	       32
-#define SPILL_PAUSE_MS 1000 /* pause after a batch was returned */
-/* spilling ends when the journal is below half the level at which it began */
-#define LOW_PART 2
-
-const char *
-egress_level_name(enum egress_level step)
-{
-	static const char *const names[EGRESS_LEVELS] = {
-		[EGRESS_HOLD] = "hold",
-		[EGRESS_SPILL] = "spill",
-		[EGRESS_REFUSE] = "refuse",
-	};
-
-	return names[step];
-}
-
-/* Return the bytes of the journal in use. */
-static uint64_t
-fill(const struct egress *e, uint64_t *room)
-{
-	struct journal_stats stats;
-
-	journal_stats_get(e->journal, &stats);
-	*room = stats.room;
-	return stats.bytes;
-}
-
-static void
-enter(struct egress *e, enum egress_level step)
-{
-	uint64_t room, used = fill(e, &room);
-
-	if (step == e->overload.step)
-		return;
-	LOG(WARNING, "overload level %s -> %s: journal is %u %% full\n",
-		egress_level_name(e->overload.step), egress_level_name(step),
-		(unsigned int)(100 * used / room));
-	SET(e->overload.step, step);
-	ADD(e->view.steps[step], 1);
-}
-
-/*
- * A file may contain batches that were returned. They are not in the count of spilled batches, so
- * as many imported batches would not be noticed. The next receiver that adopts the journal then
- * discards the records of batches in doubt. At worst there are duplicates, which reconcile finds.
- */
-static void
-look_for_uncut(struct egress *e)
-{
-	struct journal_run run;
-	unsigned int i;
-	uint32_t uncut;
-
-	for (i = 0; i < JOURNAL_RUNS; i++) {
-		uncut = spill_uncut(e->spill, i);
-		if (uncut == e->overload.uncut[i])
-			continue;
-		e->overload.uncut[i] = uncut;
-		if (journal_run_get(e->journal, i, &run))
-			journal_run_spilled(e->journal, i, JOURNAL_UNCOUNTED);
-	}
-}
-
-/* A damaged batch was spilled: a store that may have a good copy must not truncate it. */
-static void
-keep_copies(struct egress *e, uint32_t batch, const struct journal_batch *b)
-{
-	LOG(ERR,
-		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") is damaged in the "
-		"memory of this receiver; it was spilled as it is, and copies in stores stay\n",
-		b->sequence, arrow_table_name(b->table), b->first, b->last);
-	journal_keep_copies(e->journal, batch);
-}
-
-static bool
-take_results(struct egress *e, uint64_t now)
-{
-	struct spill_result result[RESULTS];
-	struct journal_batch b;
-	unsigned int i, n;
-
-	n = spill_results(e->spill, result, RESULTS);
-	for (i = 0; i < n; i++) {
-		if (!journal_get(e->journal, result[i].batch, &b))
-			continue;
-		e->overload.in_spill -= XFER_BLOCK + b.body_bytes;
-		if (result[i].durable) {
-			FAIL_POINT("spill.result");
-			if (result[i].damaged)
-				keep_copies(e, result[i].batch, &b);
-			journal_release_spilled(e->journal, result[i].batch);
-			egress_known(e, result[i].batch, true);
-			ADD(e->overload.progress, 1);
-			continue;
-		}
-		journal_assign(e->journal, result[i].batch, JOURNAL_NOBODY);
-		e->unassigned = true;
-		e->overload.paused_until = now + SPILL_PAUSE_MS;
-	}
-	return n > 0;
-}
+/* ---- runs with batches in the journal, and the stores of their batches ---- */
 
 /*
  * Return true if a batch may be spilled. A batch that a store has, or may have while it is
  * connected, stays with that store.
  */
 static bool
-may_spill(const struct egress *e, const struct journal_batch *b)
+may_spill(void *arg, const struct journal_batch *b)
 {
+	const struct egress *e = arg;
 	const struct store_client *sender = egress_sender_of(e, b);
 
 	if (b->owner == JOURNAL_SPILL || !e->run[b->run].used || e->run[b->run].retiring)
@@ -380,82 +264,21 @@ may_spill(const struct egress *e, const struct journal_batch *b)
 	return sender == NULL || (b->given & 1u << b->owner) == 0 || store_client_is_down(sender);
 }
 
-/* Oldest batches first, because they block the space of later ones. */
-static bool
-put_batches(struct egress *e, uint64_t enough)
-{
-	struct journal_batch b;
-	struct journal_run run;
-	uint32_t batch, at = 0;
-	bool busy = false;
-
-	while (e->overload.in_spill < enough && spill_has_room(e->spill) &&
-		(batch = journal_walk(e->journal, &at)) != UINT32_MAX) {
-		if (!journal_get(e->journal, batch, &b) || !may_spill(e, &b) ||
-			!journal_run_get(e->journal, b.run, &run) ||
-			!journal_check(e->journal, batch))
-			continue;
-		/*
-		 * First record this in the journal: a receiver that adopts it must know that the
-		 * batch may be in a file.
-		 */
-		journal_assign(e->journal, batch, JOURNAL_SPILL);
-		FAIL_POINT("spill.assigned");
-		spill_put(e->spill, batch, &b, &run);
-		e->overload.in_spill += XFER_BLOCK + b.body_bytes;
-		busy = true;
-	}
-	return busy;
-}
-
-/* Update how full the journal is, and since when. */
+/* A batch was spilled. */
 static void
-climb(struct egress *e, uint64_t now)
+on_spilled(void *arg, uint32_t batch)
 {
-	struct overload *l = &e->overload;
-	uint64_t room, used = fill(e, &room);
-	const uint64_t mark = room / 100 * e->settings.spill_at;
-	const uint64_t refused = __atomic_load_n(&l->refused, __ATOMIC_RELAXED);
-	const bool full = __atomic_load_n(&l->full, __ATOMIC_RELAXED);
-
-	if (refused != l->refused_seen) {
-		l->refused_seen = refused;
-		enter(e, EGRESS_REFUSE);
-	}
-	if (used < mark && !full)
-		l->above_since = 0;
-	else if (l->above_since == 0)
-		l->above_since = now;
-	if (l->step != EGRESS_HOLD && used < mark / LOW_PART && !full) {
-		enter(e, EGRESS_HOLD);
-		if (e->spill != NULL)
-			spill_pause(e->spill);
-	} else if (l->step == EGRESS_HOLD && e->spill != NULL && l->above_since != 0 &&
-		now - l->above_since >= e->settings.hold_ms / 2) {
-		enter(e, EGRESS_SPILL);
-	}
+	egress_known(arg, batch, true);
 }
 
-/* Process results and spill the next batches. @return true if any work was done */
-static bool
-egress_spill_turn(struct egress *e, uint64_t now)
+/* A batch that was to be spilled has no owner again. */
+static void
+on_returned(void *arg)
 {
-	const bool results = e->spill != NULL && take_results(e, now);
-	uint64_t room, used;
+	struct egress *e = arg;
 
-	if (!results && now < e->overload.next_check)
-		return false;
-	e->overload.next_check = now + 1;
-	if (e->spill != NULL)
-		look_for_uncut(e);
-	climb(e, now);
-	if (e->spill == NULL || e->overload.step == EGRESS_HOLD || now < e->overload.paused_until)
-		return results;
-	used = fill(e, &room);
-	return put_batches(e, used - used / LOW_PART) || results;
+	e->unassigned = true;
 }
-
-/* ---- runs with batches in the journal, and the stores of their batches ---- */
 
 static void
 on_result(void *arg, uint32_t batch, enum xfer_result_status status)
@@ -886,7 +709,7 @@ egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
 static bool
 has_elsewhere(const struct egress *e, const struct egress_run *run, const struct store_client *from)
 {
-	bool any = e->spill != NULL && e->overload.step != EGRESS_HOLD;
+	bool any = overload_spills(&e->overload);
 	unsigned int i;
 
 	/*
@@ -1026,8 +849,9 @@ egress_view_update(struct egress *e)
 	v->runs = 0;
 	for (i = 0; i < JOURNAL_RUNS; i++)
 		v->runs += e->run[i].used;
-	v->step = e->overload.step;
-	v->spilled = e->overload.progress;
+	v->step = e->overload.level;
+	memcpy(v->steps, e->overload.entered, sizeof(v->steps));
+	v->spilled = overload_spilled(&e->overload);
 	v->spill_error = -spill.error;
 	v->spill_used = spill.used;
 	memcpy(v->latency, e->latency, sizeof(v->latency));
@@ -1217,7 +1041,7 @@ egress_iterate(struct egress *e)
 		}
 	}
 	/* an lcore that yields its CPU has few iterations */
-	busy |= egress_spill_turn(e, now);
+	busy |= overload_turn(&e->overload, now);
 	if (unlikely(journal_is_damaged(e->journal)))
 		remove_damaged(e, now);
 	if (e->turn++ % CM_TURNS != 0 && now == e->cm_at)
@@ -1357,30 +1181,30 @@ egress_room(struct egress *e, enum arrow_table table, uint64_t size)
 	if (size > most || most > stats.room / ROOM_PART)
 		return NULL;
 	e->room_table = table;
-	e->room = journal_reserve(e->journal, JOURNAL_TABLE_MAX + most);
-	return e->room != NULL ? e->room + 2 * XFER_BLOCK : NULL;
+	e->room = room_open(e->journal, most);
+	return e->room != NULL ? room_rows(e->room) : NULL;
 }
 
 /* Reserve room in the journal, and wait for it if necessary. */
 static uint8_t *
 wait_for_room(struct egress *e, uint64_t body)
 {
-	uint64_t until = xfer_qp_clock() + e->settings.hold_ms, progress = 0, now;
+	uint64_t until = xfer_qp_clock() + e->settings.hold_ms, spilled = 0, now;
 	uint8_t *room;
 
 	while ((room = journal_reserve(e->journal, body)) == NULL) {
-		SET(e->overload.full, true);
+		overload_note_room(&e->overload, false);
 		now = xfer_qp_clock();
 		/* spilling makes progress */
-		if (progress != __atomic_load_n(&e->overload.progress, __ATOMIC_RELAXED)) {
-			progress = __atomic_load_n(&e->overload.progress, __ATOMIC_RELAXED);
+		if (spilled != overload_spilled(&e->overload)) {
+			spilled = overload_spilled(&e->overload);
 			until = now + e->settings.hold_ms;
 		}
 		if (now >= until)
 			return NULL;
 		let_go_on(e, WAIT_US);
 	}
-	SET(e->overload.full, false);
+	overload_note_room(&e->overload, true);
 	return room;
 }
 
@@ -1392,95 +1216,7 @@ refuse(struct egress *e, const struct batch *b)
 
 	ADD(s->refused, 1);
 	ADD(s->refused_rows, b->rows);
-	ADD(e->overload.refused, 1);
-}
-
-/* Bytes of the body that are in output slots. */
-static uint64_t
-referred_bytes(const struct batch *b)
-{
-	uint64_t bytes = 0;
-
-	for (unsigned int i = 0; i < b->nb_references; i++)
-		bytes += b->body[i].iov_len;
-	return bytes;
-}
-
-/* Fill the room of a batch that begins in output slots. */
-static void
-fill_references(struct egress *e, struct journal_batch *to, const struct batch *b)
-{
-	struct journal_reference reference[JOURNAL_REFERENCES];
-	uint64_t slot_bytes;
-	uint32_t slots;
-	const uint8_t *area = journal_area(e->journal, &slot_bytes, &slots);
-
-	for (unsigned int i = 0; i < b->nb_references; i++)
-		reference[i] = (struct journal_reference){
-			.slot = b->slots[i],
-			.offset = (const uint8_t *)b->body[i].iov_base -
-				(area + b->slots[i] * slot_bytes),
-			.bytes = b->body[i].iov_len,
-		};
-	to->rest_bytes = b->body_length - referred_bytes(b);
-	journal_refer(e->journal, to, reference, b->nb_references);
-}
-
-/* Fill a room that was not open: write all that is not in output slots. */
-static void
-fill_room(struct egress *e, uint8_t *room, struct journal_batch *to, const struct batch *b)
-{
-	/* the block behind the metadata is that of the references */
-	uint8_t *at = room + (b->nb_references > 0 ? 2 : 1) * XFER_BLOCK;
-	unsigned int i;
-
-	memcpy(room, b->metadata, b->metadata_size);
-	for (i = b->nb_references; i < b->nb_body; at += b->body[i++].iov_len)
-		memcpy(at, b->body[i].iov_base, b->body[i].iov_len);
-	if (b->nb_references > 0)
-		fill_references(e, to, b);
-	else
-		journal_fill(e->journal, to);
-}
-
-/* Whether a part of a batch is in the room that is open. @param body  its bytes there */
-static bool
-is_in_room(const struct batch *b, const struct iovec *part, const uint8_t *body)
-{
-	const uint8_t *at = part->iov_base;
-
-	return at >= body && at < body + b->body_length;
-}
-
-/* Fill the open room: copy the other parts of the batch behind those that were built there. */
-static void
-fill_open_room(struct egress *e, uint8_t *room, struct journal_batch *to, const struct batch *b)
-{
-	static_assert((int)BATCH_PLACE_PARTS <= (int)JOURNAL_PARTS, "the journal takes all parts");
-	struct journal_piece piece[JOURNAL_PARTS];
-	uint8_t *const body = room + 2 * XFER_BLOCK;
-	uint64_t end = 0, at;
-	uint32_t i, n = 0;
-
-	memcpy(room, b->metadata, b->metadata_size);
-	for (i = 0; i < b->nb_body; i++)
-		end += is_in_room(b, &b->body[i], body) ? b->body[i].iov_len : 0;
-	for (i = 0; i < b->nb_body; i++) {
-		const struct iovec *part = &b->body[i];
-
-		at = end;
-		if (is_in_room(b, part, body)) {
-			at = (uint8_t *)part->iov_base - body;
-		} else {
-			memcpy(body + end, part->iov_base, part->iov_len);
-			end += part->iov_len;
-		}
-		if (n > 0 && piece[n - 1].at + piece[n - 1].bytes == at)
-			piece[n - 1].bytes += part->iov_len;
-		else
-			piece[n++] = (struct journal_piece){at, part->iov_len};
-	}
-	journal_scatter(e->journal, to, piece, n);
+	overload_note_refused(&e->overload);
 }
 
 /* Fill the room, and hand it over to the lcore. @param open  of egress_room() */
@@ -1504,23 +1240,14 @@ hand_over(struct egress *e, uint8_t *room, bool open, const struct batch *b)
 		memset(e->tally, 0, sizeof(e->tally));
 	}
 	if (open)
-		fill_open_room(e, room, &filled.batch, b);
+		room_complete(e->journal, room, &filled.batch, b);
 	else
-		fill_room(e, room, &filled.batch, b);
+		room_fill(e->journal, room, &filled.batch, b);
 	FAIL_POINT("recv.filled");
 	while (rte_ring_sp_enqueue_elem(e->filled, &filled, FILLED_SIZE) < 0)
 		let_go_on(e, WAIT_US);
 	if (polls_itself(e))
 		(void)egress_iterate(e);
-}
-
-/* Size of the room behind the metadata that a batch needs which was not built in one. */
-static uint64_t
-room_size(const struct batch *b)
-{
-	if (b->nb_references == 0)
-		return b->body_length;
-	return XFER_BLOCK + RTE_ALIGN_CEIL(b->body_length - referred_bytes(b), XFER_BLOCK);
 }
 
 /* A batch is not put into the journal: its output slots are free. */
@@ -1888,6 +1615,35 @@ open_ring(struct egress *e, const struct egress_slots *slots)
 }
 
 static int
+open_spill(struct egress *e)
+{
+	const struct spill_config c = {
+		.dir = e->settings.spill,
+		.limit = e->settings.spill_bytes,
+		.receiver_id = e->receiver_id,
+	};
+	char message[PATH_MAX];
+	int ret = 0;
+
+	if (c.dir != NULL)
+		ret = spill_create(&e->spill, &c, message);
+	if (ret < 0)
+		LOG(ERR, "[egress] spill: %s\n", message);
+	overload_init(&e->overload,
+		&(struct overload_config){
+			.journal = e->journal,
+			.spill = e->spill,
+			.percent = e->settings.spill_at,
+			.hold_ms = e->settings.hold_ms,
+			.may_spill = may_spill,
+			.spilled = on_spilled,
+			.returned = on_returned,
+			.arg = e,
+		});
+	return ret;
+}
+
+static int
 open_device(struct egress *e)
 {
 	struct rdma_mr_attr attr = {.gpu = -1};
@@ -1909,25 +1665,6 @@ open_device(struct egress *e)
 	if (ret < 0)
 		LOG(ERR, "device %s cannot send from the memory of the journal: %s\n",
 			e->settings.device, rte_strerror(-ret));
-	return ret;
-}
-
-static int
-open_spill(struct egress *e)
-{
-	const struct spill_config c = {
-		.dir = e->settings.spill,
-		.limit = e->settings.spill_bytes,
-		.receiver_id = e->receiver_id,
-	};
-	char message[PATH_MAX];
-	int ret;
-
-	if (c.dir == NULL)
-		return 0;
-	ret = spill_create(&e->spill, &c, message);
-	if (ret < 0)
-		LOG(ERR, "[egress] spill: %s\n", message);
 	return ret;
 }
 
@@ -1965,9 +1702,9 @@ egress_create(struct egress **egress, const struct egress_settings *settings, ui
 	if (ret == 0)
 		ret = open_ring(e, slots);
 	if (ret == 0)
-		ret = open_device(e);
-	if (ret == 0)
 		ret = open_spill(e);
+	if (ret == 0)
+		ret = open_device(e);
 	if (ret == 0)
 		ret = egress_adopt_runs(e);
 	if (ret < 0) {
