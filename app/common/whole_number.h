@@ -34,7 +34,7 @@ whole_number_read(const char *text, int base, uint64_t *value)
 }
 
 /**
- * Read a number at the start of a text: decimal, or hexadecimal behind "0x". Leading zeros have no
+ * Read a number at the start of a text: decimal, or hexadecimal after "0x". Leading zeros have no
  * meaning, so 0100 is one hundred, as run numbers and frame numbers are written.
  * @return as whole_number_read()
  */
