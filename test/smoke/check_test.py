@@ -81,7 +81,7 @@ def a_replay_passes_with_a_complete_table(where):
 
 
 @case
-def what_it_says_is_what_a_run_meets(where):
+def a_check_agrees_with_a_run(where):
     eal = replay(where)
     base = ('--set', f'output.directory={where}/out', '--set', 'port 0.device=net_replay0',
             '--set', 'run.idle_timeout_ms=100', '--quiet')
@@ -115,7 +115,7 @@ def what_it_says_is_what_a_run_meets(where):
 
 
 @case
-def egress_is_looked_at_and_left_alone(where):
+def egress_is_checked_without_changes(where):
     """--check with an RDMA port at which no store replies: the rows of egress are printed, no file
     is created, and a run with the same settings agrees."""
     ring = f'/dev/shm/{os.path.basename(where)}'

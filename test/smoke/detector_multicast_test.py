@@ -182,7 +182,7 @@ def a_slow_member_is_named(where):
 
 
 @case
-def nobody_joins(where):
+def no_member_joins(where):
     run = members_start(where, 0)
     try:
         begin = time.monotonic()
@@ -195,7 +195,7 @@ def nobody_joins(where):
 
 
 @case
-def overwrite_waits_for_nobody(where):
+def overwrite_does_not_wait_for_members(where):
     report, counters, files, text = transfer(where, 1, '--policy', 'overwrite')
     want(counters['wrong'] == 0, text)
     want(counters['messages'] == len(files[0][0]) and

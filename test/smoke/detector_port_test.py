@@ -186,7 +186,7 @@ def signals_end_a_loop_cleanly(where):
 
 
 @case
-def nobody_at_the_other_end(where):
+def no_peer_at_the_other_end(where):
     done = run(detector(memif(where, 'client'), '--link-wait', '1', *outputs(where), shared=True))
     shutil.rmtree(f'/var/run/dpdk/{NAME}d', ignore_errors=True)
     want(done.returncode == 1 and 'no link after 1 s' in done.stdout, done.stdout)

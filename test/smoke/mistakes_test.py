@@ -349,7 +349,7 @@ def a_capture_that_ends_in_zeros(where):
 
 
 @case
-def a_capture_that_is_none(where):
+def a_file_that_is_no_capture(where):
     capture(where)
     with open(f'{where}/in.pcap', 'wb') as f:
         f.write(b'no capture' * 100)

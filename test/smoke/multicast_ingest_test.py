@@ -236,7 +236,7 @@ def a_stopped_receiver_loses(where):
 
 
 @case
-def a_killed_receiver_stops_nobody(where):
+def a_killed_receiver_does_not_stop_others(where):
     """The detector waits for a killed receiver until it counts as silent. It does not wait for one
     that ends. The receivers join a detector again that was killed and restarted."""
     simulate(where)

@@ -668,7 +668,7 @@ def subscribers_get_all_or_lose_images(where):
 
 
 @case
-def a_hanging_subscriber_costs_nobody_anything(where):
+def a_hanging_subscriber_does_not_affect_others(where):
     """Its queue fills, which is counted. Others get everything, and memory stays bounded."""
     arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
     os.mkdir(f'{where}/run')
@@ -903,7 +903,7 @@ def a_torn_copy_ends(where):
 
 
 @case
-def ends_of_subscriptions_that_nobody_had_stop_nothing(where):
+def ends_of_unknown_subscriptions_are_ignored(where):
     arrow = Arrow(f'{receive("image")}/lyso_images.arrow')
     os.mkdir(f'{where}/run')
     with Publisher(where, '--stream2-pub', ANY, '--hwm', '100', f'{where}/run') as p:

@@ -285,7 +285,7 @@ def a_run_of_a_service_fails(where):
 
 
 @case
-def nobody_reads_its_output(where):
+def its_output_has_no_reader(where):
     """The program that reads standard output and standard error ends, as after `| tee` is killed.
     The run continues, and its files are complete."""
     capture(where)
@@ -331,7 +331,7 @@ def standard_output_is_blocked(where):
 
 
 @case
-def nobody_reads_the_log_of_a_store(where):
+def the_log_of_a_store_has_no_reader(where):
     for name in ('key', 'keys.ini'):
         with open(f'{where}/{name}', 'w', encoding='ascii') as f:
             f.write('0' * 64 if name == 'key' else

@@ -335,7 +335,7 @@ def reordered_packets_find_their_frames(where):
 
 
 @case
-def a_silent_module_is_given_up(where):
+def frames_do_not_wait_for_a_silent_module(where):
     two = module(where, FRAMES, '--modules', '2')
     # module 1 sends nothing after frame 10; the end of module 0 is not lost
     sent = [p for p in two if frame_of(p) <= 10 or p[36:38] == struct.pack('>H', 50001)]
@@ -529,7 +529,7 @@ def pixels_in_gpu_memory_give_the_same_files(where):
 
 
 @case
-def the_device_way_says_why_not(where):
+def gpu_memory_that_cannot_be_used_is_explained(where):
     capture = f'{where}/in.pcap'
     write_pcap(capture, module(where, 1))
     for setting, text in (('port 0.mode=single', 'net_replay0: mode = single'),

@@ -34,7 +34,7 @@ characters_that_are_not_ascii(void **state)
 
 /* A path may hold any byte: bytes that are not UTF-8 become U+FFFD. */
 static void
-bytes_that_are_no_utf8(void **state)
+invalid_utf8(void **state)
 {
 	becomes("a\xfc", "a\\ufffd");
 	becomes("\xfc"
@@ -67,7 +67,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(characters_that_are_not_ascii),
-		cmocka_unit_test(bytes_that_are_no_utf8),
+		cmocka_unit_test(invalid_utf8),
 		cmocka_unit_test(a_long_text),
 	};
 

@@ -376,7 +376,7 @@ count(void *arg, unsigned int line, const char *section, const char *key, const 
 
 /* Invalid lines of an INI file are reported with their line number. */
 static void
-lines_that_are_none(void **state)
+invalid_lines(void **state)
 {
 	static const struct {
 		const char *text, *want;
@@ -471,7 +471,7 @@ main(void)
 		cmocka_unit_test(a_copy_is_its_own),
 		cmocka_unit_test(mistakes_have_a_place),
 		cmocka_unit_test(a_key_is_there_once),
-		cmocka_unit_test(lines_that_are_none),
+		cmocka_unit_test(invalid_lines),
 		cmocka_unit_test(comments_end_lines),
 	};
 	int failed;

@@ -55,7 +55,7 @@ controls_are_escaped(void **state)
 
 /* A terminal that does not expect UTF-8 takes such a byte as a control. */
 static void
-bytes_that_are_no_utf8(void **state)
+invalid_utf8(void **state)
 {
 	becomes("a\x9b", "a\\x9b");
 	becomes("\xfcx", "\\xfcx");
@@ -86,7 +86,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(readable_text_stays),
 		cmocka_unit_test(controls_are_escaped),
-		cmocka_unit_test(bytes_that_are_no_utf8),
+		cmocka_unit_test(invalid_utf8),
 		cmocka_unit_test(one_line),
 	};
 

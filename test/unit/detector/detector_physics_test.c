@@ -387,7 +387,7 @@ pedestals_drift_by_pixel(void **state)
 }
 
 static void
-hits_are_told_from_the_rest(void **state)
+hits_differ_from_other_frames(void **state)
 {
 	static const struct {
 		uint32_t modules, columns, rows;
@@ -437,7 +437,7 @@ main(void)
 		cmocka_unit_test(background_has_a_solvent_ring),
 		cmocka_unit_test(dark_runs_hold_one_gain_stage),
 		cmocka_unit_test(pedestals_drift_by_pixel),
-		cmocka_unit_test(hits_are_told_from_the_rest),
+		cmocka_unit_test(hits_differ_from_other_frames),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

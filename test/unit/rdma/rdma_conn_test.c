@@ -189,7 +189,7 @@ a_request_may_be_rejected(void **state)
 }
 
 static void
-nobody_listens_nobody_is_there(void **state)
+no_listener_and_no_host(void **state)
 {
 	const struct rdma_conn_attr attr = {.timeout_ms = 300};
 	struct rdma_qp *qp = rig_qp(one, RDMA_QP_RC, NULL);
@@ -361,7 +361,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(connections_come_and_go),
 		cmocka_unit_test(a_live_connection_may_be_destroyed),
 		cmocka_unit_test(a_request_may_be_rejected),
-		cmocka_unit_test(nobody_listens_nobody_is_there),
+		cmocka_unit_test(no_listener_and_no_host),
 		cmocka_unit_test(silence_times_out),
 		cmocka_unit_test(arguments_are_checked),
 		cmocka_unit_test(unreliable_connections_too),

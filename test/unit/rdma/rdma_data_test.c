@@ -65,7 +65,7 @@ device_says_what_it_can(void **state)
 }
 
 static void
-names_that_are_none_are_refused(void **state)
+invalid_names_are_refused(void **state)
 {
 	static const struct {
 		const char *name;
@@ -685,7 +685,7 @@ main(int argc, char **argv)
 {
 	const struct CMUnitTest test[] = {
 		cmocka_unit_test(device_says_what_it_can),
-		cmocka_unit_test(names_that_are_none_are_refused),
+		cmocka_unit_test(invalid_names_are_refused),
 		cmocka_unit_test(memory_is_checked),
 		cmocka_unit_test(gpu_memory_out_of_reach_is_refused),
 		cmocka_unit_test(objects_in_use_are_not_destroyed),

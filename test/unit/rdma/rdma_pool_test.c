@@ -101,7 +101,7 @@ ranges_never_overlap(void **state)
 }
 
 static void
-sizes_that_cannot_be(void **state)
+invalid_sizes(void **state)
 {
 	struct rdma_extents *x = rdma_extents_create(4, 1);
 	struct rdma_extent e;
@@ -208,7 +208,7 @@ many_regions_are_registered_at_once(void **state)
 }
 
 static void
-what_cannot_be_made_leaves_nothing(void **state)
+failed_creation_leaves_nothing(void **state)
 {
 	struct rdma_pool_attr attr = {0};
 
@@ -250,11 +250,11 @@ main(int argc, char **argv)
 	char *eal[] = {program, no_huge, memory, amount, no_pci, no_conf, no_telemetry, quiet};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranges_never_overlap),
-		cmocka_unit_test(sizes_that_cannot_be),
+		cmocka_unit_test(invalid_sizes),
 		cmocka_unit_test(few_regions_hold_all_buffers),
 		cmocka_unit_test(regions_fit_the_device),
 		cmocka_unit_test(many_regions_are_registered_at_once),
-		cmocka_unit_test(what_cannot_be_made_leaves_nothing),
+		cmocka_unit_test(failed_creation_leaves_nothing),
 		cmocka_unit_test(a_busy_region_keeps_the_pool),
 	};
 

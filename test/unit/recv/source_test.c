@@ -302,7 +302,7 @@ first_one_comes_back(void **state)
 
 /* A few packets are not enough to keep a stream. */
 static void
-thief_holds_on(void **state)
+few_packets_keep_no_stream(void **state)
 {
 	for (uint32_t theirs = 1; theirs <= 400; theirs = 3 * theirs + 1) {
 		begin(1, 1);
@@ -590,7 +590,7 @@ main(void)
 		cmocka_unit_test(what_differs_is_named),
 		cmocka_unit_test(one_of_a_hundred_is_forged),
 		cmocka_unit_test(first_one_comes_back),
-		cmocka_unit_test(thief_holds_on),
+		cmocka_unit_test(few_packets_keep_no_stream),
 		cmocka_unit_test(flood_against_a_detector),
 		cmocka_unit_test(detector_comes_back),
 		cmocka_unit_test(random_forgers),

@@ -144,7 +144,7 @@ take(unsigned int table, uint64_t first, uint32_t nb, bool more)
 }
 
 static void
-test_for_ever(void **state)
+test_memory_of_many_inventories(void **state)
 {
 	const uint32_t nb = XFER_INTERVALS_MAX;
 	unsigned int i;
@@ -608,7 +608,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_for_ever, begin, end),
+		cmocka_unit_test_setup_teardown(test_memory_of_many_inventories, begin, end),
 		cmocka_unit_test_setup_teardown(test_no_end, begin, end),
 		cmocka_unit_test_setup_teardown(test_silence, begin, end),
 		cmocka_unit_test_setup_teardown(test_heartbeat, begin, end),

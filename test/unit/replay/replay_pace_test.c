@@ -97,7 +97,7 @@ packets_are_due_at_exact_times(void **state)
 }
 
 static void
-lateness_has_bins_of_four_times_each(void **state)
+bins_of_lateness_grow_by_a_factor_of_four(void **state)
 {
 	uint64_t limit = 64;
 
@@ -587,7 +587,7 @@ main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(packets_are_due_at_exact_times),
-		cmocka_unit_test(lateness_has_bins_of_four_times_each),
+		cmocka_unit_test(bins_of_lateness_grow_by_a_factor_of_four),
 		cmocka_unit_test_teardown(paced_packets_carry_the_time_they_were_due, remove_port),
 		cmocka_unit_test_teardown(late_packets_fall_into_their_bins, remove_port),
 		cmocka_unit_test_teardown(stamps_stay_with_their_packets, remove_port),

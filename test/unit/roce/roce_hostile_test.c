@@ -480,7 +480,7 @@ assert_nak(uint32_t psn, uint8_t nak)
  * @param how 0: deregistered, 1: read access removed, 2: another protection domain's
  */
 static void
-read_right_goes(unsigned int how)
+read_right_is_removed(unsigned int how)
 {
 	const uint64_t before = rig_stat(&rig, US, "rx_access_refused");
 	struct rdma_mr *mr = region(0, 1000 * MTU, RDMA_ACCESS_REMOTE_READ);
@@ -520,16 +520,16 @@ read_right_goes(unsigned int how)
 }
 
 static void
-test_read_right_goes(void **state)
+test_read_right_is_removed(void **state)
 {
-	read_right_goes(0);
-	read_right_goes(1);
-	read_right_goes(2);
+	read_right_is_removed(0);
+	read_right_is_removed(1);
+	read_right_is_removed(2);
 }
 
 /* The same for a WRITE whose packets are still arriving. */
 static void
-write_right_goes(bool dereg)
+write_right_is_removed(bool dereg)
 {
 	struct rdma_mr *mr = region(0, 3 * MTU, RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE);
 	struct roce_reth ext = reth_at(rig.end[US].memory, rdma_mr_rkey(mr), 3 * MTU);
@@ -551,10 +551,10 @@ write_right_goes(bool dereg)
 }
 
 static void
-test_write_right_goes(void **state)
+test_write_right_is_removed(void **state)
 {
-	write_right_goes(true);
-	write_right_goes(false);
+	write_right_is_removed(true);
+	write_right_is_removed(false);
 }
 
 /*
@@ -955,8 +955,8 @@ main(void)
 		cmocka_unit_test(test_cnp),
 		cmocka_unit_test(test_window),
 		cmocka_unit_test(test_answers),
-		cmocka_unit_test(test_read_right_goes),
-		cmocka_unit_test(test_write_right_goes),
+		cmocka_unit_test(test_read_right_is_removed),
+		cmocka_unit_test(test_write_right_is_removed),
 		cmocka_unit_test(test_rights),
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_order),

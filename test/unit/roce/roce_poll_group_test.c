@@ -607,7 +607,7 @@ test_kept_rc(void **state)
  * to free them.
  */
 static void
-test_kept_for_good(void **state)
+test_frames_that_are_never_freed(void **state)
 {
 	struct rdma_sge s;
 	const struct rdma_send_wr wr = {
@@ -874,7 +874,7 @@ test_junk(void **state)
 
 /* An event that was not polled does not refer to a queue pair that has been destroyed. */
 static void
-test_event_of_gone(void **state)
+test_event_of_destroyed_qp(void **state)
 {
 	struct rdma_sge s;
 	const struct rdma_send_wr wr = {.sg = &s, .nb_sge = 1, .op = RDMA_OP_SEND};
@@ -1110,14 +1110,14 @@ main(void)
 		cmocka_unit_test(test_kept_uc),
 		cmocka_unit_test(test_kept_half),
 		cmocka_unit_test(test_kept_rc),
-		cmocka_unit_test(test_kept_for_good),
+		cmocka_unit_test(test_frames_that_are_never_freed),
 		cmocka_unit_test(test_kept_copies),
 		cmocka_unit_test(test_segments),
 		cmocka_unit_test(test_shared_group),
 		cmocka_unit_test(test_late_link),
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_junk),
-		cmocka_unit_test(test_event_of_gone),
+		cmocka_unit_test(test_event_of_destroyed_qp),
 		cmocka_unit_test(test_notes),
 		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_atomic_round),

@@ -86,7 +86,7 @@ receives(unsigned int side)
 
 /* As a PMD does when its device is unplugged; the port number stays in use until it is closed. */
 static void
-a_port_says_that_it_goes(void **state)
+a_port_announces_its_removal(void **state)
 {
 	receives(0);
 	rte_eth_dev_callback_process(&rte_eth_devices[0], RTE_ETH_EVENT_INTR_RMV, NULL);
@@ -96,7 +96,7 @@ a_port_says_that_it_goes(void **state)
 }
 
 static void
-a_port_is_gone(void **state)
+a_port_is_removed(void **state)
 {
 	receives(1);
 	assert_int_equal(rte_eth_dev_stop(1), 0);
@@ -111,8 +111,8 @@ main(int argc, char **argv)
 {
 	const struct CMUnitTest test[] = {
 		cmocka_unit_test(connected),
-		cmocka_unit_test(a_port_says_that_it_goes),
-		cmocka_unit_test(a_port_is_gone),
+		cmocka_unit_test(a_port_announces_its_removal),
+		cmocka_unit_test(a_port_is_removed),
 	};
 	const int unable = rig_open(argc, argv);
 

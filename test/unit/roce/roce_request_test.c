@@ -117,7 +117,7 @@ assert_said(unsigned int i, uint8_t opcode, uint32_t psn, uint8_t syndrome)
  * NAK must not be sent then, as the request was accepted.
  */
 static void
-test_not_ready_any_more(void **state)
+test_ready_before_the_nak(void **state)
 {
 	struct rdma_sge s;
 	const struct rdma_recv_wr wr = {.sg = &s, .nb_sge = 1};
@@ -304,7 +304,7 @@ test_repeat_of_part(void **state)
 
 /* A READ is answered, its region is deregistered, and then a delayed duplicate arrives. */
 static void
-test_repeat_of_region_gone(void **state)
+test_repeat_of_deregistered_region(void **state)
 {
 	struct rdma_mr_attr attr = {
 		.gpu = -1, .access = RDMA_ACCESS_REMOTE_READ, .length = 4 * MTU};
@@ -387,13 +387,13 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_not_ready_any_more),
+		cmocka_unit_test(test_ready_before_the_nak),
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_too_many_reads),
 		cmocka_unit_test(test_repeat_in_the_way),
 		cmocka_unit_test(test_cnp),
 		cmocka_unit_test(test_repeat_of_part),
-		cmocka_unit_test(test_repeat_of_region_gone),
+		cmocka_unit_test(test_repeat_of_deregistered_region),
 		cmocka_unit_test(test_vlan),
 	};
 

@@ -1114,7 +1114,7 @@ test_rot(void **state)
  * stays, whenever the power fails.
  */
 static void
-test_rot_of_given_back(void **state)
+test_rot_of_reassigned(void **state)
 {
 	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
 	bool sound[XFER_SAMPLE_BATCHES], wanted[XFER_SAMPLE_BATCHES];
@@ -1279,7 +1279,7 @@ main(void)
 		cmocka_unit_test(test_stall),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_rot),
-		cmocka_unit_test(test_rot_of_given_back),
+		cmocka_unit_test(test_rot_of_reassigned),
 	};
 	int ret;
 
