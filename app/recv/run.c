@@ -90,8 +90,8 @@ struct run {
 	uint64_t first_activity;	  /**< TSC; 0: no activity yet */
 	uint64_t runs;
 	struct run_writer last_writer;
-	/** Latency histogram of the batches of all runs that have ended. */
-	uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS];
+	/** Latencies of the batches of all runs that have ended. */
+	struct histogram latency[ARROW_TABLES];
 	uint32_t veto_version; /**< newest version */
 
 	bool lcores_poll; /**< false: the control thread polls the builder */
@@ -826,8 +826,7 @@ finish(struct run *r, bool failed)
 	last->failed_runs += failed && r->began;
 	read_writer(r, &r->last_writer);
 	for (int t = 0; t < ARROW_TABLES; t++)
-		for (uint32_t i = 0; i < ARROW_LATENCY_BUCKETS; i++)
-			r->latency[t][i] += r->last_writer.stats.table[t].latency[i];
+		histogram_add(&r->latency[t], &r->last_writer.stats.table[t].latency);
 	batch_writer_destroy(r->writer);
 	r->writer = NULL;
 	enter(r, RUN_IDLE);
@@ -1439,15 +1438,16 @@ run_get_writer(struct run *r, struct run_writer *writer)
 }
 
 void
-run_get_latency(struct run *r, uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS])
+run_get_latency(struct run *r, struct histogram latency[ARROW_TABLES])
 {
 	struct batch_writer_stats now = {0};
 
 	pthread_mutex_lock(&r->lock);
 	if (r->writer != NULL)
 		batch_writer_stats_get(r->writer, &now);
-	for (int t = 0; t < ARROW_TABLES; t++)
-		for (uint32_t i = 0; i < ARROW_LATENCY_BUCKETS; i++)
-			latency[t][i] = r->latency[t][i] + now.table[t].latency[i];
+	for (int t = 0; t < ARROW_TABLES; t++) {
+		latency[t] = r->latency[t];
+		histogram_add(&latency[t], &now.table[t].latency);
+	}
 	pthread_mutex_unlock(&r->lock);
 }

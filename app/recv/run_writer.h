@@ -25,7 +25,7 @@ void run_get_writer(struct run *r, struct run_writer *writer);
  * Return the latency histogram of all batches since the start. The latency of a batch is the time
  * from the first packet of its last frame until the batch is durable.
  */
-void run_get_latency(struct run *r, uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS]);
+void run_get_latency(struct run *r, struct histogram latency[ARROW_TABLES]);
 
 /** Return the path of the first file of a table in the current run or the last one. */
 const char *run_first_path(const struct run *r, enum arrow_table table);

@@ -283,7 +283,7 @@ const handlers = {
   '/braggline/latency': (time, reply) => {
     const p99 = {};
     for (const [name, counts] of Object.entries(reply)) {
-      if (name === 'below_us')
+      if (name.endsWith('_us'))
         continue;
       const change = rates.since(`latency ${name}`, time, { ...counts });
       const value = change && percentile(Object.values(change.change), reply.below_us, 0.99);

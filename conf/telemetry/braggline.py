@@ -59,6 +59,7 @@ INFO = {
     'egress_store_broken_connections_total': ('Connections that broke, by store.', 'counter'),
     'egress_store_stuck_total': ('Number of times that results were overdue, by store.', 'counter'),
     'latency_seconds_bucket': ('Frames or batches (*_batch) whose time was at most `le`, by step.', 'counter'),
+    'latency_seconds_sum': ('Sum of these times, by step.', 'counter'),
     'latency_seconds_count': ('Frames or batches whose time was measured, by step.', 'counter'),
     'pedestal_updates_total': ('Updates of the pedestals by dark frames.', 'counter'),
     'pedestal_samples_total': ('Samples of dark pixels in these updates.', 'counter'),
@@ -169,8 +170,12 @@ def latency(reply, stores):
     """Histograms as Prometheus has them: each bucket with all below it."""
     below = reply.pop('below_us')
     if stores['active']:
-        reply['kept_to_durable'] = stores['kept_to_durable']
+        for name in 'kept_to_durable', 'kept_to_durable_sum_us':
+            reply[name] = stores[name]
     for step, histogram in reply.items():
+        if step.endswith('_sum_us'):
+            yield 'latency_seconds_sum', histogram / 1e6, {'step': step[:-len('_sum_us')]}
+            continue
         total = 0
         for us, n in zip(below, histogram):
             total += n

@@ -52,6 +52,7 @@ INFO = {
     'quota_bytes': ('Quota of the receiver_id of an open run; 0: no limit.', 'gauge'),
     'quota_used_bytes': ('Bytes of the quota that are used.', 'gauge'),
     'latency_seconds_bucket': ('Batches whose time was at most `le`, by step.', 'counter'),
+    'latency_seconds_sum': ('Sum of these times, by step.', 'counter'),
     'latency_seconds_count': ('Batches whose time was measured, by step.', 'counter'),
 }
 
@@ -132,6 +133,7 @@ def connections(sock):
 def streams(sock):
     reply = sock.cmd('/braggline/store/streams')
     below, times = reply.pop('below_us'), reply.pop('received_to_durable')
+    seconds = reply.pop('received_to_durable_sum_us') / 1e6
     yield 'streams', len(reply), {}
     quotas = {}
     for name, stream in reply.items():
@@ -145,16 +147,17 @@ def streams(sock):
     for receiver_id, (quota, used) in quotas.items():
         yield 'quota_bytes', quota, {'receiver_id': receiver_id}
         yield 'quota_used_bytes', used, {'receiver_id': receiver_id}
-    yield from histogram('received_to_durable', below, times)
+    yield from histogram('received_to_durable', below, times, seconds)
 
 
-def histogram(step, below, times):
+def histogram(step, below, times, seconds):
     """As Prometheus has them: each bucket with all below it."""
     total = 0
     for us, n in zip(below, times):
         total += n
         le = '+Inf' if us == below[-1] else f'{us / 1e6:g}'
         yield 'latency_seconds_bucket', total, {'step': step, 'le': le}
+    yield 'latency_seconds_sum', seconds, {'step': step}
     yield 'latency_seconds_count', total, {'step': step}
 
 

@@ -33,7 +33,9 @@ ODD = 'a "b" \\ c\nd'
 ENDPOINT = '''
 def info():
     return {'packets_total': ('Packets.', 'counter'), 'load': ('Load.', 'gauge'),
-            'counter': ('A counter of DPDK.', 'counter')}
+            'counter': ('A counter of DPDK.', 'counter'),
+            'wait_seconds_bucket': ('Waits.', 'counter'), 'wait_seconds_sum': ('-', 'counter'),
+            'wait_seconds_count': ('-', 'counter')}
 
 
 def metrics(sock):
@@ -44,6 +46,11 @@ def metrics(sock):
     yield 'packets_total', 2 ** 40, {'port': 1}
     yield 'load', reply['load'], {}
     yield 'counter', sock.cmd('/demo', 'counter')['counter'], {}
+    for port in 0, 1:
+        yield 'wait_seconds_bucket', port, {'port': port, 'le': '0.001'}
+        yield 'wait_seconds_bucket', 2, {'port': port, 'le': '+Inf'}
+        yield 'wait_seconds_sum', 0.25, {'port': port}
+        yield 'wait_seconds_count', 2, {'port': port}
 '''
 DEMO = {'packets': 7, 'name': ODD, 'load': 0.5, 'counter': 3}
 
@@ -89,11 +96,18 @@ def metrics_are_those_of_the_endpoints(where):
                     ('dpdk_demo_packets_total', frozenset({('port', '1'), ('name', '')})): 2 ** 40,
                     ('dpdk_demo_load', frozenset()): 0.5, ('dpdk_demo_counter', frozenset()): 3,
                     ('braggline_exporter_endpoint_success', frozenset({('endpoint', 'demo')})): 1}
+        for port in '0', '1':
+            label = ('port', port)
+            expected.update({
+                ('dpdk_demo_wait_seconds_bucket', frozenset({label, ('le', '0.001')})): int(port),
+                ('dpdk_demo_wait_seconds_bucket', frozenset({label, ('le', '+Inf')})): 2,
+                ('dpdk_demo_wait_seconds_sum', frozenset({label})): 0.25,
+                ('dpdk_demo_wait_seconds_count', frozenset({label})): 2})
         found = metrics(url, 'one')
         want(found == expected, found)
         _, text = ask(f'{url}/metrics?target=one')
         for line in ('# TYPE dpdk_demo_packets_total counter', '# TYPE dpdk_demo_load gauge',
-                     '# TYPE dpdk_demo_counter untyped', '# HELP dpdk_demo_load Load.'):
+                     '# TYPE dpdk_demo_counter untyped', '# TYPE dpdk_demo_wait_seconds histogram', '# HELP dpdk_demo_load Load.'):
             want(line in text.splitlines(), line, 'not in', text)
         _, text = ask(f'{url}/metrics?target=one', Accept='application/openmetrics-text')
         want('# TYPE dpdk_demo_packets counter' in text and text.endswith('# EOF\n'), text)

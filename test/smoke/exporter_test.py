@@ -58,7 +58,7 @@ def collect(module, telemetry):
         want(description and '\n' not in description, name)
     for name, value, labels in module.metrics(sock):
         want(name in info, name, 'is not in info()')
-        want(isinstance(value, int), name, value)
+        want(isinstance(value, (int, float)), name, value)
         key = name, frozenset((k, str(v)) for k, v in labels.items())
         want(key not in values, name, labels, 'twice')
         values[key] = value
@@ -139,7 +139,8 @@ def check(values, replies):
             want(at(f'egress_{name}_total') == egress[name], egress)
         want(at('egress_spill_error') == egress['spill_error'], egress)
     latency = replies['/braggline/latency']
-    for step in set(latency) - {'below_us'}:
+    for step in (name for name in latency if not name.endswith('_us')):
+        want(at('latency_seconds_sum', step=step) == latency[f'{step}_sum_us'] / 1e6)
         total = sum(latency[step])
         want(at('latency_seconds_bucket', step=step, le='+Inf') == total)
         want(at('latency_seconds_count', step=step) == total)
@@ -151,6 +152,18 @@ def check(values, replies):
     want(at('pedestal_updates_total') == replies['/braggline/pedestal']['updates'])
     want(at('preview_pictures_total') == replies['/braggline/preview']['sequence'])
     return frames, packets, outcomes
+
+
+def check_sums(latency):
+    """The sum of the times fits their buckets. The receiver is idle: it adds to no histogram."""
+    steps = [name for name in latency if not name.endswith('_us')]
+    want(sum(latency['last_packet_to_verdict']) > 50, latency)
+    for step in steps:
+        # the last bucket has no upper bound
+        below = [*latency['below_us'][:-1], float('inf')]
+        most = sum(n * us for n, us in zip(latency[step], below) if n > 0)
+        least = sum(n * (us // 2) for n, us in zip(latency[step], latency['below_us']))
+        want(least <= latency[f'{step}_sum_us'] <= most, step, latency)
 
 
 def check_exporter(build, where, endpoint, telemetry):
@@ -215,7 +228,7 @@ def check_store(values, replies):
     streams = replies['/braggline/store/streams']
     n = 0
     for name, s in streams.items():
-        if name in ('below_us', 'received_to_durable'):
+        if name in ('below_us', 'received_to_durable', 'received_to_durable_sum_us'):
             continue
         n += 1
         slot, table = name.split('_')
@@ -229,6 +242,7 @@ def check_store(values, replies):
     step, total = 'received_to_durable', sum(streams['received_to_durable'])
     want(at('latency_seconds_bucket', step=step, le='+Inf') == total)
     want(at('latency_seconds_count', step=step) == total)
+    want(at('latency_seconds_sum', step=step) == streams[f'{step}_sum_us'] / 1e6)
 
 
 def main():
@@ -251,6 +265,7 @@ def main():
         t.wait('idle')
         values, replies = collect(module, t)
         frames, packets, outcomes = check(values, replies)
+        check_sums(replies['/braggline/latency'])
         want(frames['in_flight'] == 0 and values['running', frozenset()] == 0)
         # every packet that the run received has an outcome
         want(sum(outcomes.values()) >= packets['placed'] > 0, outcomes)

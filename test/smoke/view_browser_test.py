@@ -352,7 +352,7 @@ REPLIES = {
     '/braggline/lcores': {'1': {'busy_cycles': 1, 'idle_cycles': 1, 'roles': 'x'}},
     '/braggline/ledger': {'frames': {'hits': 1}, 'packets': {'received': 1}},
     '/braggline/modules': {'0': {'missing_packets': 1}},
-    '/braggline/latency': {'below_us': [1, 2], 'all': {'0': 1, '1': 1}},
+    '/braggline/latency': {'below_us': [1, 2], 'all': {'0': 1, '1': 1}, 'all_sum_us': 2},
     '/braggline/egress': {'active': 1, 'stores': {'0': {'bytes_per_s': 1, 'state': 'x'}}},
     '/braggline/veto': {'mode': 'x'}, '/braggline/info': {'version': 'x'}}
 

@@ -10,7 +10,6 @@
 #include "arrow/batch.h"
 #include "counter.h"
 #include "fail_point.h"
-#include "histogram.h"
 
 /* What to do about an error. */
 static const char *
@@ -130,8 +129,8 @@ arrow_file_reserve(struct arrow_file *f, uint64_t bytes)
 }
 
 void
-arrow_file_count(struct arrow_file *f, struct arrow_file_progress *progress,
-	uint64_t latency[ARROW_LATENCY_BUCKETS])
+arrow_file_count(
+	struct arrow_file *f, struct arrow_file_progress *progress, struct histogram *latency)
 {
 	const struct arrow_file_progress now = {
 		.rows = f->rows_durable,
@@ -139,7 +138,6 @@ arrow_file_count(struct arrow_file *f, struct arrow_file_progress *progress,
 		.bytes = f->size,
 		.syncs = f->out.syncs,
 	};
-	unsigned int i;
 
 	progress->rows = now.rows - f->counted.rows;
 	progress->batches = now.batches - f->counted.batches;
@@ -147,11 +145,9 @@ arrow_file_count(struct arrow_file *f, struct arrow_file_progress *progress,
 	progress->syncs = now.syncs - f->counted.syncs;
 	f->counted = now;
 	/* latencies are measured when batches become durable */
-	for (i = 0; progress->batches > 0 && i < ARROW_LATENCY_BUCKETS; i++) {
-		if (f->latency[i] == 0)
-			continue;
-		counter_add(&latency[i], f->latency[i]);
-		f->latency[i] = 0;
+	if (progress->batches > 0) {
+		histogram_add(latency, &f->latency);
+		f->latency = (struct histogram){0};
 	}
 }
 
@@ -233,9 +229,7 @@ next_is_durable(const struct arrow_file *f)
 static void
 count_latency(struct arrow_file *f, int64_t received, int64_t now)
 {
-	const uint64_t us = now > received ? (uint64_t)(now - received) / 1000 : 0;
-
-	f->latency[latency_bucket(us, ARROW_LATENCY_BUCKETS)]++;
+	histogram_count(&f->latency, now > received ? (uint64_t)(now - received) / 1000 : 0);
 }
 
 static void

@@ -19,14 +19,12 @@
 
 #include "arrow/schema.h"
 #include "arrow/async_writer.h"
+#include "histogram.h"
 
 struct batch;
 
 /** Maximum number of parts of a batch's body. */
 #define ARROW_PARTS_MAX 3328
-
-/** Buckets of a histogram. Bucket i counts times below 2^i us, the last one all others. */
-#define ARROW_LATENCY_BUCKETS 24
 
 /**
  * A batch in the file; it follows the previous one directly. Kept at 8 bytes: a file may have
@@ -65,8 +63,8 @@ struct arrow_file {
 	uint64_t size; /**< bytes passed in so far */
 	uint64_t rows; /**< of all batches; after close, of the kept batches */
 	uint64_t rows_durable;
-	/** Histogram of the time from `received` to durable. */
-	uint64_t latency[ARROW_LATENCY_BUCKETS];
+	/** Times from `received` to durable. */
+	struct histogram latency;
 	/** Clock of `received`, set by the owner. NULL: no latency is measured. */
 	int64_t (*clock)(void *arg);
 	/** The clock may be called by any thread that uses the file. */
@@ -121,8 +119,8 @@ int arrow_file_commit(struct arrow_file *f);
  * Determine the progress since the last call, of an open file or of a closed one.
  * @param latency  the file's `latency` is added to it and set to zero; other threads may read it
  */
-void arrow_file_count(struct arrow_file *f, struct arrow_file_progress *progress,
-	uint64_t latency[ARROW_LATENCY_BUCKETS]);
+void arrow_file_count(
+	struct arrow_file *f, struct arrow_file_progress *progress, struct histogram *latency);
 
 /** Whether the disk has stalled or recovered since the last call. See `message`. */
 bool arrow_file_has_news(struct arrow_file *f);

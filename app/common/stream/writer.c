@@ -751,8 +751,6 @@ stream_writer_check(struct stream_writer *w, const struct interval_set *held, bo
 void
 stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
 {
-	unsigned int i;
-
 #define GET(member) __atomic_load(&w->stats.member, &to->member, __ATOMIC_RELAXED)
 	GET(batches);
 	GET(rows);
@@ -777,9 +775,8 @@ stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
 	GET(resumes);
 	GET(error);
 	GET(mode);
-	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++)
-		GET(latency[i]);
 #undef GET
+	counters_get(&to->latency, &w->stats.latency, sizeof(to->latency));
 }
 
 void
@@ -955,7 +952,7 @@ count_file(struct stream_writer *w, struct stream_file *f)
 {
 	struct arrow_file_progress p;
 
-	arrow_file_count(&f->file, &p, w->stats.latency);
+	arrow_file_count(&f->file, &p, &w->stats.latency);
 	counter_add(&w->stats.syncs, p.syncs);
 }
 

@@ -146,7 +146,7 @@ struct stream_stats {
 	int32_t error;	  /**< -errno of the current outage; 0: none */
 	uint32_t mode;	  /**< enum arrow_io_mode of the last file */
 	/** time from the last packet to durable: arrow/file.h */
-	uint64_t latency[ARROW_LATENCY_BUCKETS];
+	struct histogram latency;
 };
 
 struct stream_writer;

@@ -42,14 +42,23 @@ telemetry_dict_array(struct rte_tel_data *d, const char *name, const uint64_t *v
 }
 
 void
-telemetry_dict_below_us(struct rte_tel_data *d, uint32_t buckets)
+telemetry_dict_below_us(struct rte_tel_data *d)
 {
-	uint64_t below[64];
-	const uint32_t n = RTE_MIN(buckets, RTE_DIM(below));
+	uint64_t below[HISTOGRAM_BUCKETS];
 
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < HISTOGRAM_BUCKETS; i++)
 		below[i] = UINT64_C(1) << i;
-	telemetry_dict_array(d, "below_us", below, n);
+	telemetry_dict_array(d, "below_us", below, HISTOGRAM_BUCKETS);
+}
+
+void
+telemetry_dict_histogram(struct rte_tel_data *d, const char *name, const struct histogram *h)
+{
+	char sum[64];
+
+	snprintf(sum, sizeof(sum), "%s_sum_us", name);
+	telemetry_dict_array(d, name, h->bucket, HISTOGRAM_BUCKETS);
+	rte_tel_data_add_dict_uint(d, sum, counter_get(&h->sum_us));
 }
 
 void

@@ -14,6 +14,8 @@
 
 #include <dpdk_compat.h>
 
+#include "histogram.h"
+
 /** @return an empty dict; NULL: out of memory */
 struct rte_tel_data *telemetry_dict_new(void);
 
@@ -24,8 +26,11 @@ void telemetry_dict_nest(struct rte_tel_data *d, const char *name, struct rte_te
 void telemetry_dict_array(
 	struct rte_tel_data *d, const char *name, const uint64_t *values, uint32_t n);
 
-/** Add `below_us`, the upper bounds of the buckets of histogram.h. */
-void telemetry_dict_below_us(struct rte_tel_data *d, uint32_t buckets);
+/** Add `below_us`, the upper bounds of the buckets of histograms. */
+void telemetry_dict_below_us(struct rte_tel_data *d);
+
+/** Add the buckets of a histogram as NAME, and the sum of its times as NAME_sum_us. */
+void telemetry_dict_histogram(struct rte_tel_data *d, const char *name, const struct histogram *h);
 
 /** Add a floating-point number as text. */
 void telemetry_dict_real(struct rte_tel_data *d, const char *name, double value);

@@ -21,7 +21,6 @@
 #include "builder/command.h"
 #include "counter.h"
 #include "frames/frame_table.h"
-#include "histogram.h"
 #include "mailbox.h"
 #include "rx/utc_clock.h"
 
@@ -1068,11 +1067,9 @@ dispatch(struct builder *b)
 /* ---- results ---- */
 
 static void
-count_latency(struct builder *b, uint64_t histogram[], uint64_t since)
+count_latency(struct builder *b, struct histogram *histogram, uint64_t since)
 {
-	const uint64_t us = (uint64_t)((rte_rdtsc() - since) * b->ns_per_cycle / 1000);
-
-	counter_add(&histogram[latency_bucket(us, BUILDER_LATENCY_BUCKETS)], 1);
+	histogram_count(histogram, (uint64_t)((rte_rdtsc() - since) * b->ns_per_cycle / 1000));
 }
 
 /**
@@ -1177,8 +1174,8 @@ concluded:
 		b->free_outputs[b->nb_free_outputs++] = f->out;
 	}
 	b->veto_retired = q->veto;
-	count_latency(b, b->stats.latency_verdict, q->first_tsc);
-	count_latency(b, b->stats.latency_gang, q->close_tsc);
+	count_latency(b, &b->stats.latency_verdict, q->first_tsc);
+	count_latency(b, &b->stats.latency_gang, q->close_tsc);
 	frame_table_recycle(b->config.table, q->slot);
 }
 

@@ -20,6 +20,7 @@
 
 #include "frame_record.h"
 #include "frames/detector.h"
+#include "histogram.h"
 
 struct frame_table;
 
@@ -31,11 +32,6 @@ struct frame_table;
  * builder.
  */
 #define BUILDER_GANG_DEPTH 2
-
-/**
- * Buckets of a latency histogram: bucket i counts times below 2^i us, the last one all longer ones.
- */
-#define BUILDER_LATENCY_BUCKETS 24
 
 /** A stream is silent after this number of consecutive frames without a packet of it. */
 #define BUILDER_SILENT_FRAMES 8
@@ -104,9 +100,9 @@ struct builder_stats {
 	uint64_t complete;	 /**< frames of the run with all packets */
 	struct builder_stream stream[DETECTOR_STREAMS_MAX];
 	/** Time from the frame's first packet to its verdict. */
-	uint64_t latency_verdict[BUILDER_LATENCY_BUCKETS];
+	struct histogram latency_verdict;
 	/** Time from closing the frame (usually on its last packet) to its verdict. */
-	uint64_t latency_gang[BUILDER_LATENCY_BUCKETS];
+	struct histogram latency_gang;
 };
 
 struct builder_config {

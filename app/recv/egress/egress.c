@@ -29,7 +29,6 @@
 #include "egress/room.h"
 #include "egress/store_client.h"
 #include "fail_point.h"
-#include "histogram.h"
 #include "mailbox.h"
 #include "output/spill.h"
 #include "rdma/rdma.h"
@@ -117,7 +116,7 @@ struct egress {
 	struct egress_store past[STORE_SET];  /* counters of closed store clients */
 	struct egress_store rated[STORE_SET]; /* values at the last computation of rates */
 	uint64_t rated_at;		      /* ms */
-	uint64_t latency[ARROW_LATENCY_BUCKETS];
+	struct histogram latency;
 	uint64_t turn;
 	uint64_t next_check;
 	uint64_t remove_at;   /* ms: next attempt to save damaged batches */
@@ -156,12 +155,6 @@ note_doubts(struct egress *e, const struct damaged_batches *damaged)
 
 /* ---- counters ---- */
 
-static void
-count_latency(uint64_t histogram[ARROW_LATENCY_BUCKETS], uint64_t us)
-{
-	ADD(histogram[latency_bucket(us, ARROW_LATENCY_BUCKETS)], 1);
-}
-
 /* On the lcore: count a batch that is durable and already released. */
 static void
 egress_known(struct egress *e, uint32_t batch, bool spilled)
@@ -171,7 +164,7 @@ egress_known(struct egress *e, uint32_t batch, bool spilled)
 	int64_t now;
 
 	if (k->kept_at != 0)
-		count_latency(e->latency, (rte_rdtsc() - k->kept_at) * 1e6 / rte_get_tsc_hz());
+		histogram_count(&e->latency, (rte_rdtsc() - k->kept_at) * 1e6 / rte_get_tsc_hz());
 	/* adopted batches belong to another run */
 	if (k->run != e->current || k->kept_at == 0)
 		return;
@@ -185,7 +178,7 @@ egress_known(struct egress *e, uint32_t batch, bool spilled)
 	if (e->clock == NULL || k->received == 0)
 		return;
 	now = e->clock(e->clock_arg);
-	count_latency(s->latency, now > k->received ? (now - k->received) / 1000 : 0);
+	histogram_count(&s->latency, now > k->received ? (now - k->received) / 1000 : 0);
 }
 
 static void
@@ -854,7 +847,7 @@ egress_view_update(struct egress *e)
 	v->spilled = overload_spilled(&e->overload);
 	v->spill_error = -spill.error;
 	v->spill_used = spill.used;
-	memcpy(v->latency, e->latency, sizeof(v->latency));
+	v->latency = e->latency;
 	journal_stats_get(e->journal, &v->journal);
 	for (i = 0; i < e->stores.nb; i++)
 		view_store(e, i, &v->store[i]);
@@ -1474,7 +1467,6 @@ void
 egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_stats *to)
 {
 	const struct egress_stats *from = &e->stats[table];
-	unsigned int i;
 
 #define GET(member) __atomic_load(&from->member, &to->member, __ATOMIC_RELAXED)
 	GET(put);
@@ -1490,9 +1482,8 @@ egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_s
 	GET(spilled_rows);
 	GET(damaged);
 	GET(damaged_rows);
-	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++)
-		GET(latency[i]);
 #undef GET
+	counters_get(&to->latency, &from->latency, sizeof(to->latency));
 }
 
 /* ---- creation and destruction ---- */

@@ -44,6 +44,7 @@
 
 #include "output/run_files.h"
 #include "config/config.h"
+#include "histogram.h"
 #include "journal/journal.h"
 #include "egress/store_client.h"
 #include "egress/store_set.h"
@@ -112,7 +113,7 @@ struct egress_stats {
 	uint64_t damaged; /**< batches that were found damaged in the journal and taken out of it */
 	uint64_t damaged_rows;
 	/** from the first packet of the last frame until durable */
-	uint64_t latency[ARROW_LATENCY_BUCKETS];
+	struct histogram latency;
 };
 
 /** State of a configured store, over all runs. */
@@ -152,7 +153,7 @@ struct egress_view {
 	uint64_t adopted_spilled;      /**< spilled batches of a process that died */
 	uint64_t damaged_frames;       /**< images in damaged batches of the journal */
 	/** from entering the journal until durable, all batches */
-	uint64_t latency[ARROW_LATENCY_BUCKETS];
+	struct histogram latency;
 	struct journal_stats journal;
 	struct egress_store store[STORE_SET];
 };

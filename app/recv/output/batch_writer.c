@@ -651,7 +651,7 @@ get_table_stats(const struct batch_writer *w, enum arrow_table table, struct run
 		.unwritten_full = e.refused_rows,
 		.unwritten_error = e.oversize_rows + e.damaged_rows,
 	};
-	memcpy(to->latency, e.latency, sizeof(to->latency));
+	to->latency = e.latency;
 }
 
 void

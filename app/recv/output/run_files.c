@@ -106,7 +106,7 @@ count_file(struct table_files *t, struct run_file *f)
 {
 	struct arrow_file_progress p;
 
-	arrow_file_count(&f->file, &p, t->stats.latency);
+	arrow_file_count(&f->file, &p, &t->stats.latency);
 	counter_add(&t->stats.rows, p.rows);
 	counter_add(&t->stats.batches, p.batches);
 	counter_add(&t->stats.bytes, p.bytes);
@@ -704,9 +704,8 @@ run_files_stats_get(
 	GET(last_error);
 	GET(state);
 	GET(mode);
-	for (unsigned int i = 0; i < ARROW_LATENCY_BUCKETS; i++)
-		GET(latency[i]);
 #undef GET
+	counters_get(&stats->latency, &from->latency, sizeof(stats->latency));
 }
 
 void

@@ -94,7 +94,7 @@ struct run_files_stats {
 	 * Latency histogram of durable batches, from the first packet of their last frame:
 	 * arrow/file.h
 	 */
-	uint64_t latency[ARROW_LATENCY_BUCKETS];
+	struct histogram latency;
 };
 
 /** Status of one table, for diagnosis. */

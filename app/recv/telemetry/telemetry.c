@@ -692,7 +692,8 @@ static const struct telemetry_command commands[] = {
 		"Histograms of latencies since the start: to the verdict, to the disk",
 		"below_us [...], first_packet_to_verdict [...], last_packet_to_verdict [...]; "
 		"batches, from the first packet of the last frame: frames_batch_to_durable [...], "
-		"images_batch_to_durable [...]",
+		"images_batch_to_durable [...]; sum of the times of each: "
+		"first_packet_to_verdict_sum_us and so on",
 		telemetry_latency},
 	{"/braggline/writer", "", "Writer of the current or last run",
 		"run; frames {...}, images {...}: state, mode, why (not the fastest mode), path, "
@@ -713,7 +714,7 @@ static const struct telemetry_command commands[] = {
 		"(of these, the body arrived with a wrong CRC), corrupted (of these, although the "
 		"receiver had just checked its copy), sent_damaged (damaged in the receiver's "
 		"memory), connections, broken, refused, unreachable, malformed, late, stuck, "
-		"reason; below_us [...], kept_to_durable [...]",
+		"reason; below_us [...], kept_to_durable [...], kept_to_durable_sum_us",
 		telemetry_egress},
 	{"/braggline/rdma", "", "The RDMA device of [egress], since the start", TELEMETRY_RDMA_KEYS,
 		telemetry_device},
@@ -804,20 +805,15 @@ telemetry_latency(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	const struct builder_stats stats = builder_stats(run_get_pipeline(telemetry_run)->builder),
 				   *b = &stats;
-	uint64_t durable[ARROW_TABLES][ARROW_LATENCY_BUCKETS];
-
-	static_assert(ARROW_LATENCY_BUCKETS == BUILDER_LATENCY_BUCKETS, "the same below_us");
+	struct histogram durable[ARROW_TABLES];
 
 	rte_tel_data_start_dict(d);
-	telemetry_dict_below_us(d, BUILDER_LATENCY_BUCKETS);
-	telemetry_dict_array(
-		d, "first_packet_to_verdict", b->latency_verdict, BUILDER_LATENCY_BUCKETS);
-	telemetry_dict_array(d, "last_packet_to_verdict", b->latency_gang, BUILDER_LATENCY_BUCKETS);
+	telemetry_dict_below_us(d);
+	telemetry_dict_histogram(d, "first_packet_to_verdict", &b->latency_verdict);
+	telemetry_dict_histogram(d, "last_packet_to_verdict", &b->latency_gang);
 	run_get_latency(telemetry_run, durable);
-	telemetry_dict_array(
-		d, "frames_batch_to_durable", durable[ARROW_FRAMES], ARROW_LATENCY_BUCKETS);
-	telemetry_dict_array(
-		d, "images_batch_to_durable", durable[ARROW_IMAGES], ARROW_LATENCY_BUCKETS);
+	telemetry_dict_histogram(d, "frames_batch_to_durable", &durable[ARROW_FRAMES]);
+	telemetry_dict_histogram(d, "images_batch_to_durable", &durable[ARROW_IMAGES]);
 	return 0;
 }
 
@@ -984,8 +980,8 @@ telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d)
 		telemetry_dict_nest(stores, name, store(&v.store[i]));
 	}
 	telemetry_dict_nest(d, "stores", stores);
-	telemetry_dict_below_us(d, ARROW_LATENCY_BUCKETS);
-	telemetry_dict_array(d, "kept_to_durable", v.latency, ARROW_LATENCY_BUCKETS);
+	telemetry_dict_below_us(d);
+	telemetry_dict_histogram(d, "kept_to_durable", &v.latency);
 	return 0;
 }
 

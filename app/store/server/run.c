@@ -526,14 +526,12 @@ store_run_state(const struct store_run *r)
 }
 
 static void
-add_latency(uint64_t *to, const struct stream_writer *w)
+add_latency(struct histogram *to, const struct stream_writer *w)
 {
 	struct stream_stats stats;
-	unsigned int i;
 
 	stream_writer_stats_get(w, &stats);
-	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++)
-		to[i] += stats.latency[i];
+	histogram_add(to, &stats.latency);
 }
 
 int
@@ -549,7 +547,7 @@ store_run_end(struct store_runs *s, struct store_run *r)
 	s->ended++;
 	pthread_mutex_lock(&view_lock);
 	for (i = 0; i < XFER_TABLES; i++)
-		add_latency(s->latency, r->writer[i]);
+		add_latency(&s->latency, r->writer[i]);
 	r->visible = false;
 	pthread_mutex_unlock(&view_lock);
 	remove_empty(s, r);
@@ -588,16 +586,17 @@ store_runs_view(const struct store_runs *s, unsigned int run, unsigned int table
 	return visible;
 }
 
-void
-store_runs_latency(const struct store_runs *s, uint64_t latency[ARROW_LATENCY_BUCKETS])
+struct histogram
+store_runs_latency(const struct store_runs *s)
 {
+	struct histogram latency;
 	unsigned int i, k;
 
 	pthread_mutex_lock(&view_lock);
-	memcpy(latency, s->latency, sizeof(s->latency));
+	latency = s->latency;
 	for (i = 0; i < STORE_RUNS; i++) {
 		for (k = 0; k < XFER_TABLES && s->run[i].visible; k++)
-			add_latency(latency, s->run[i].writer[k]);
+			add_latency(&latency, s->run[i].writer[k]);
 	}
 	pthread_mutex_unlock(&view_lock);
 }

@@ -11,6 +11,7 @@
 #define STORE_RUN_H
 
 #include "arrow/reader.h"
+#include "histogram.h"
 #include "xfer/auth.h"
 #include "server/completion.h"
 #include "stream/writer.h"
@@ -86,7 +87,7 @@ struct store_runs {
 	uint64_t refused;
 	/** completion of files of earlier processes; NULL: none */
 	struct store_completion *completion;
-	uint64_t latency[ARROW_LATENCY_BUCKETS]; /**< of runs that were removed */
+	struct histogram latency; /**< of runs that were removed */
 };
 
 /**
@@ -140,11 +141,8 @@ int store_run_end(struct store_runs *s, struct store_run *r);
 bool store_runs_view(const struct store_runs *s, unsigned int run, unsigned int table,
 	struct store_stream_view *view);
 
-/**
- * Histogram of the time from the last packet to durable, of all current and former runs:
- * arrow/file.h. Any thread.
- */
-void store_runs_latency(const struct store_runs *s, uint64_t latency[ARROW_LATENCY_BUCKETS]);
+/** Times from the last packet to durable, of all current and former runs. Any thread. */
+struct histogram store_runs_latency(const struct store_runs *s);
 
 /** End all runs. @return 0 or the first error */
 int store_runs_close(struct store_runs *s);

@@ -231,8 +231,8 @@ answer_streams(const char *cmd, const char *params, struct rte_tel_data *d)
 		telemetry_dict_nest(d, name, stream_dict(&v->stream[i].view));
 	}
 	if (v != NULL) {
-		telemetry_dict_below_us(d, ARROW_LATENCY_BUCKETS);
-		telemetry_dict_array(d, "received_to_durable", v->latency, ARROW_LATENCY_BUCKETS);
+		telemetry_dict_below_us(d);
+		telemetry_dict_histogram(d, "received_to_durable", &v->latency);
 	}
 	put_values(v);
 	pthread_mutex_unlock(&lock);
@@ -353,7 +353,8 @@ static const struct telemetry_command commands[] = {
 		"batch), pending, truncated, checked (read again before a receiver released them), "
 		"damaged and repaired (of these), files, files_complete, syncs, outages, stalls, "
 		"resumes, error (errno), quota and quota_used (of the receiver), io (mode); of all "
-		"runs since the start: below_us [...], received_to_durable [...]",
+		"runs since the start: below_us [...], received_to_durable [...], "
+		"received_to_durable_sum_us",
 		answer_streams},
 	{"/braggline/rdma", "", "The RDMA device, since the start", TELEMETRY_RDMA_KEYS,
 		answer_rdma},

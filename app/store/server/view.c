@@ -75,7 +75,7 @@ copy_runs(struct store_values *to, const struct store_runs *runs)
 		to->stream[to->nb_streams].run = i / XFER_TABLES;
 		to->stream[to->nb_streams++].table = i % XFER_TABLES;
 	}
-	store_runs_latency(runs, to->latency);
+	to->latency = store_runs_latency(runs);
 }
 
 static void

@@ -56,7 +56,7 @@ struct store_values {
 		struct store_stream_view view;
 	} stream[STORE_RUNS * XFER_TABLES];
 	unsigned int nb_streams;
-	uint64_t latency[ARROW_LATENCY_BUCKETS]; /**< store_runs_latency() */
+	struct histogram latency; /**< store_runs_latency() */
 	struct store_audit_counts identity[STORE_AUDITED];
 	unsigned int nb_identities;
 };
