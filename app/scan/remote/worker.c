@@ -608,7 +608,11 @@ static int
 open_engine(struct scan_worker *w, char *error, size_t size)
 {
 	const struct sql_limits limits = {
-		.threads = w->config.threads, .memory = w->config.memory, .defer = true};
+		.threads = w->config.threads,
+		.memory = w->config.memory,
+		.defer = true,
+		.join = true,
+	};
 	struct scan_list list = {0};
 	unsigned int i;
 	int ret = 0;

@@ -151,6 +151,7 @@ sql_session_open(struct sql_session *s, const struct duckdb_api *api, struct sql
 	s->parser.api = api;
 	sql_lists_init(&s->tables.lists);
 	s->may_defer = limits->defer;
+	s->tables.join = limits->join;
 	if (api->create_config(&config) != DUCKDB_SUCCESS)
 		return session_error(s, -EIO, "DuckDB has no configuration");
 	ret = configure(s, limits, config);

@@ -28,6 +28,11 @@ struct sql_limits {
 	enum sql_fill fill;
 	/** results of SQL_NATIVE are read with sql/result_reader.h: lists can be deferred */
 	bool defer;
+	/**
+	 * Chunks of handles may have the rows of several batches. That takes less time, but rows
+	 * may come in another order than without `defer`, unless the statement has ORDER BY.
+	 */
+	bool join;
 };
 
 /** How the columns of a result are converted. */

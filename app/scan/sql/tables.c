@@ -1143,7 +1143,7 @@ may_join(const struct scan_thread *t)
 	unsigned int i;
 
 	/* a chunk of other results is a record batch, which must not be large */
-	if (!s->bind->tables->any_rows || t->chunks.some)
+	if (!s->bind->tables->join || !s->bind->tables->any_rows || t->chunks.some)
 		return false;
 	for (i = 0; i < s->nb_columns; i++) {
 		if (t->value[i].field == NULL)

@@ -22,8 +22,9 @@
  * of binary values are written new. Full images that are chunks are decompressed into the vectors,
  * and then all columns of these rows are copied. A vector has at most 2048 rows, and 1 MiB of items
  * of lists. Columns that the statement in force permits to defer (sql/defer.h) have handles as
- * their values, unless they are in chunks. Vectors with handles have the rows of up to 16 batches,
- * and the values of other columns are copied then, if all columns have a fixed size.
+ * their values, unless they are in chunks. The rows of vectors are the same then, so that the rows
+ * of a result have the same order. With sql_limits.join, vectors with handles have the rows of up
+ * to 16 batches, and the values of other columns are copied.
  */
 #ifndef SQL_TABLES_H
 #define SQL_TABLES_H
@@ -66,6 +67,7 @@ struct sql_tables {
 	 * limit the rows of a chunk. Read when rows are
 	 */
 	bool any_rows;
+	bool join;		/**< of sql_limits */
 	struct sql_lists lists; /**< of these handles; the owner of the structure frees them */
 	uint64_t copied;	/**< bytes that SQL_COPY copied, atomic */
 	uint64_t referenced;	/**< bytes of values that vectors refer to, atomic */

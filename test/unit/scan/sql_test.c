@@ -1132,7 +1132,7 @@ test_handles_of_several_batches_are_one_chunk(void **state)
 	const uint64_t *frame;
 	struct rig r;
 
-	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .defer = true});
+	rig_open_with(&r, dir, &(struct sql_limits){.threads = 1, .defer = true, .join = true});
 	assert_int_equal(sql_session_execute(&r.session, sql, SQL_NATIVE), 0);
 	images = &sql_catalog_find(&r.catalog, "lyso_7")->table[ARROW_IMAGES];
 	for (i = 0; i < images->nb; i++)
