@@ -61,10 +61,11 @@ bench_run_write(const char *dir, unsigned int frames)
 }
 
 void
-bench_engine_open(
-	struct bench_engine *e, const struct duckdb_api *api, const char *dir, enum sql_fill fill)
+bench_engine_open(struct bench_engine *e, const struct duckdb_api *api, const char *dir,
+	enum sql_fill fill, bool defer)
 {
-	const struct sql_limits limits = {.threads = 1, .fill = fill};
+	const struct sql_limits limits = {
+		.threads = 1, .fill = fill, .defer = defer, .join = defer};
 	struct scan_list list = {0};
 
 	if (scan_list_add(&list, dir) < 0 ||

@@ -15,14 +15,14 @@
  */
 int bench_run_write(const char *dir, unsigned int frames);
 
-/* An engine with one thread. Exits on an error. */
+/* An engine with one thread. @param defer  as in the server. Exits on an error. */
 struct bench_engine {
 	struct sql_catalog catalog;
 	struct sql_session session;
 };
 
-void bench_engine_open(
-	struct bench_engine *e, const struct duckdb_api *api, const char *dir, enum sql_fill fill);
+void bench_engine_open(struct bench_engine *e, const struct duckdb_api *api, const char *dir,
+	enum sql_fill fill, bool defer);
 void bench_engine_close(struct bench_engine *e);
 
 #endif /* BENCH_RUN_H */

@@ -31,6 +31,7 @@ struct outcome {
 	uint64_t copied;
 	uint64_t batches;
 	uint64_t rows;
+	uint64_t messages; /* bytes of the server's messages */
 };
 
 double now(void);
@@ -102,7 +103,14 @@ void peers_close(void);
  */
 double peers_write(uint64_t bytes, bool of_file);
 
-/* The engine, and the messages of Arrow that are not sent. @return seconds */
+/*
+ * What the thread of a session does for a query: the same plan, reader and messages of Arrow, which
+ * are not sent.
+ * @return seconds
+ */
 double peers_engine(struct bench_engine *e, const char *sql);
+
+/* Messages of a query and its result, with MACs, between lcores that poll. */
+void peers_messages(uint32_t query, uint32_t result, double *seconds, unsigned int nb);
 
 #endif /* SCAN_BENCH_H */

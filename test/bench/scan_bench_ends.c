@@ -33,6 +33,30 @@ now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/*
+ * Linked in place of process_cpus_take(). If lcores have all CPUs, it would let the engine use that
+ * of the client, too: the engine then has the CPU of the server's lcore.
+ */
+void __real_process_cpus_take(void);
+void __wrap_process_cpus_take(void);
+
+static void
+take_cpus(unsigned int lcore)
+{
+	const rte_cpuset_t cpus = rte_lcore_cpuset(lcore);
+
+	if (process_cpus_are_shared())
+		(void)pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
+	else
+		__real_process_cpus_take();
+}
+
+void
+__wrap_process_cpus_take(void)
+{
+	take_cpus(rte_get_main_lcore());
+}
+
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
 struct pair {
@@ -44,10 +68,9 @@ struct pair {
 static void *
 client_main(void *arg)
 {
-	const rte_cpuset_t cpus = rte_lcore_cpuset(rig.worker);
 	struct pair *p = arg;
 
-	(void)pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
+	take_cpus(rig.worker);
 	p->client(p->arg);
 	atomic_store(&p->done, true);
 	return NULL;
@@ -63,24 +86,6 @@ pair_run(client_job client, void *client_arg, server_job serve, void *server_arg
 		rig_die("no thread for a client");
 	serve(server_arg, &p.done);
 	pthread_join(thread, NULL);
-}
-
-/*
- * Linked in place of process_cpus_take(). If lcores have all CPUs, it would let the engine use that
- * of the client, too: the engine then has the CPU of the server's lcore.
- */
-void __real_process_cpus_take(void);
-void __wrap_process_cpus_take(void);
-
-void
-__wrap_process_cpus_take(void)
-{
-	const rte_cpuset_t cpus = rte_lcore_cpuset(rte_get_main_lcore());
-
-	if (process_cpus_are_shared())
-		(void)pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
-	else
-		__real_process_cpus_take();
 }
 
 /* ---- server ---------------------------------------------------------------------------------- */
@@ -249,6 +254,8 @@ query(struct asking *a)
 {
 	ends_open_server();
 	pair_run(client, a, ends_serve, NULL);
+	/* there was one more query */
+	a->outcome[0].messages = scan_server_get_counters(server)->inline_bytes / (a->nb + 1);
 	ends_close_server();
 }
 

@@ -17,7 +17,9 @@
 #include "scan_bench.h"
 #include "sql/ipc_reader.h"
 #include "sql/ipc_stream.h"
+#include "sql/result_reader.h"
 #include "sql/result_stream.h"
+#include "xfer/seal.h"
 
 #define SOCKET_BUFFER (256 * KIB)
 
@@ -49,22 +51,23 @@ peers_engine(struct bench_engine *e, const char *sql)
 {
 	const struct ipc_sink sink = {drop, NULL};
 	const double start = now();
-	struct ArrowArrayStream stream;
-	struct ArrowSchema schema;
-	struct ArrowArray array;
+	struct sql_reader *reader;
+	struct sql_batch batch;
 	struct ipc_stream ipc;
 
-	execute(e, sql, &stream);
-	if (stream.get_schema(&stream, &schema) != 0 ||
-		ipc_stream_begin_messages(&ipc, &sink, &schema) < 0)
+	if (sql_session_execute(&e->session, sql, SQL_NATIVE) < 0 ||
+		sql_reader_open(&reader, &e->session) < 0)
+		rig_die("%s: %s", sql, e->session.error);
+	sql_reader_batch_bytes(reader, SLOT_BYTES);
+	if (ipc_stream_begin_messages(&ipc, &sink, sql_reader_schema(reader)) < 0)
 		rig_die("%s: no schema", sql);
-	for (next(e, &stream, &array); array.release != NULL; next(e, &stream, &array)) {
-		if (ipc_stream_batch(&ipc, &array) < 0)
+	do {
+		if (sql_reader_next(reader, &batch) < 0 ||
+			(batch.array != NULL &&
+				ipc_stream_batch_values(&ipc, batch.array, batch.values) < 0))
 			rig_die("%s: no batch", sql);
-		array.release(&array);
-	}
-	schema.release(&schema);
-	stream.release(&stream);
+	} while (batch.array != NULL);
+	sql_reader_close(reader);
 	return now() - start;
 }
 
@@ -580,6 +583,110 @@ peers_thallus_query(struct bench_engine *e, const char *sql, struct outcome *o)
 	thallus_serve();
 	while (atomic_load_explicit(&rig.job, memory_order_acquire))
 		rig_poll_side(&rig.b);
+	rig_disconnect(&rig);
+	rig_rest(&rig, true);
+}
+
+/* ---- messages alone -------------------------------------------------------------------------- */
+
+static struct {
+	uint32_t query, result; /* bytes */
+	double *seconds;
+	unsigned int nb;
+} trip;
+
+static void
+trip_seal(struct xfer_seal *seal)
+{
+	static const uint8_t key[XFER_MAC_BYTES] = "messages";
+
+	if (xfer_seal_open(seal, key) < 0)
+		rig_die("messages: no MAC");
+}
+
+/* @return number of SENDs of a message */
+static unsigned int
+trip_sends(uint32_t size)
+{
+	return (size + XFER_MSG_MAX - 1) / XFER_MSG_MAX;
+}
+
+static void
+trip_send(struct rig_side *s, struct xfer_seal *seal, uint32_t size)
+{
+	uint8_t *message = s->memory + SENT;
+	uint32_t part;
+
+	for (; size > 0; size -= part) {
+		part = RTE_MIN(size, (uint32_t)XFER_MSG_MAX);
+		if (xfer_seal_make(
+			    seal, XFER_SEALED_MESSAGE, message, part, NULL, 0, message + part) < 0)
+			rig_die("messages: no MAC");
+		say(s, part + XFER_TAG_BYTES);
+	}
+}
+
+static void
+trip_receive(struct rig_side *s, struct xfer_seal *seal, uint32_t size)
+{
+	const uint8_t *message = s->memory + RECEIVED;
+	uint32_t part;
+
+	for (; size > 0; size -= part) {
+		part = RTE_MIN(size, (uint32_t)XFER_MSG_MAX);
+		complete(s, s->recv_cq, 1);
+		if (!xfer_seal_check(
+			    seal, XFER_SEALED_MESSAGE, message, part, NULL, 0, message + part))
+			rig_die("messages: a wrong MAC");
+		listen_again(s);
+	}
+}
+
+/* The client, on the worker lcore. */
+static void
+trip_ask(struct rig *r)
+{
+	struct xfer_seal seal = {NULL};
+	unsigned int i;
+	double start;
+
+	trip_seal(&seal);
+	for (i = 0; i < trip.nb; i++) {
+		start = now();
+		trip_send(&r->a, &seal, trip.query);
+		trip_receive(&r->a, &seal, trip.result);
+		trip.seconds[i] = now() - start;
+		complete(&r->a, r->a.send_cq, trip_sends(trip.query));
+	}
+	xfer_seal_close(&seal);
+}
+
+void
+peers_messages(uint32_t query, uint32_t result, double *seconds, unsigned int nb)
+{
+	struct xfer_seal seal = {NULL};
+	unsigned int i;
+
+	trip.query = query;
+	trip.result = result;
+	trip.seconds = seconds;
+	trip.nb = nb;
+	rig_rest(&rig, false);
+	rig_connect(&rig, &reliable);
+	for (i = 0; i < SLOTS; i++) {
+		listen_again(&rig.a);
+		listen_again(&rig.b);
+	}
+	trip_seal(&seal);
+	atomic_store_explicit(&rig.job, trip_ask, memory_order_release);
+	for (i = 0; i < nb; i++) {
+		trip_receive(&rig.b, &seal, query);
+		trip_send(&rig.b, &seal, result);
+		complete(&rig.b, rig.b.send_cq, trip_sends(result));
+	}
+	while (atomic_load_explicit(&rig.job, memory_order_acquire))
+		rig_poll_side(&rig.b);
+	xfer_seal_close(&seal);
 	rig_disconnect(&rig);
 	rig_rest(&rig, true);
 }

@@ -104,7 +104,7 @@ run_query(size_t q, const char *dir, struct bench_engine *w, unsigned int rounds
 			struct sql_session *s = &w[way].session;
 
 			if (way == FIRST) {
-				bench_engine_open(&first, &api, dir, SQL_ZERO_COPY);
+				bench_engine_open(&first, &api, dir, SQL_ZERO_COPY, false);
 				s = &first.session;
 			}
 			time[way][i] = ask(s, sql[way == NATIVE], answer[way], sizeof(answer[way]));
@@ -144,9 +144,9 @@ main(int argc, char **argv)
 		fprintf(stderr, "sql_bench: cannot write a run to %s\n", dir);
 		return 1;
 	}
-	bench_engine_open(&w[LATER], &api, dir, SQL_ZERO_COPY);
-	bench_engine_open(&w[COPY], &api, dir, SQL_COPY);
-	bench_engine_open(&w[NATIVE], &api, dir, SQL_ZERO_COPY);
+	bench_engine_open(&w[LATER], &api, dir, SQL_ZERO_COPY, false);
+	bench_engine_open(&w[COPY], &api, dir, SQL_COPY, false);
+	bench_engine_open(&w[NATIVE], &api, dir, SQL_ZERO_COPY, false);
 	engine_sql(&w[NATIVE].session, "CREATE SCHEMA native");
 	import = seconds();
 	engine_sql(&w[NATIVE].session, "CREATE TABLE native.frames AS FROM frames('run')");
