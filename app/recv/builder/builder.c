@@ -437,7 +437,7 @@ begin_run(struct builder *b, const struct builder_command *c)
 	b->running = true;
 	b->ending = false;
 	b->aborting = false;
-	b->ended = false;
+	__atomic_store_n(&b->ended, false, __ATOMIC_RELEASE);
 	__atomic_store_n(&b->idle, false, __ATOMIC_RELEASE);
 	return 0;
 }

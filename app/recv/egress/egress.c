@@ -110,9 +110,10 @@ struct egress {
 	int64_t (*clock)(void *arg);
 	void *clock_arg;
 	rte_seqcount_t view_count;
-	struct egress_view view;
-	bool damaged;			      /* atomic: egress_was_damaged() */
-	bool before_damaged;		      /* it was when the egress was created */
+	struct egress_view view; /* changes under `view_count` only, once there are readers */
+	uint64_t damaged_frames; /* for the view */
+	bool damaged;		 /* atomic: egress_was_damaged() */
+	bool before_damaged;	 /* it was when the egress was created */
 	struct egress_store past[STORE_SET];  /* counters of closed store clients */
 	struct egress_store rated[STORE_SET]; /* values at the last computation of rates */
 	uint64_t rated_at;		      /* ms */
@@ -844,6 +845,7 @@ egress_view_update(struct egress *e)
 		v->runs += e->run[i].used;
 	v->step = e->overload.level;
 	memcpy(v->steps, e->overload.entered, sizeof(v->steps));
+	v->damaged_frames = e->damaged_frames;
 	v->spilled = overload_spilled(&e->overload);
 	v->spill_error = -spill.error;
 	v->spill_used = spill.used;
@@ -1000,7 +1002,7 @@ remove_damaged(struct egress *e, uint64_t now)
 	e->remove_at = 0;
 	note_doubts(e, &damaged);
 	SET(e->damaged, true);
-	e->view.damaged_frames += damaged.frames;
+	e->damaged_frames += damaged.frames;
 	for (i = 0; i < XFER_TABLES; i++) {
 		s = &e->stats[i];
 		ADD(s->damaged, damaged.nb[i]);
@@ -1580,7 +1582,7 @@ open_ring(struct egress *e, const struct egress_slots *slots)
 	if (ret < 0)
 		return ret;
 	e->before_damaged = damaged.batches > 0 || journal_ledger_is_lost(e->journal);
-	e->view.damaged_frames = damaged.frames;
+	e->damaged_frames = damaged.frames;
 	note_doubts(e, &damaged);
 	e->corrected = stats.corrected;
 	e->stores.journal = e->journal;

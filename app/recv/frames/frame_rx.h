@@ -387,11 +387,13 @@ enum frame_placement frame_rx_duplicate(
 static inline bool
 frame_rx_is_ours(const struct frame_table *ft, uint64_t *frame)
 {
+	/* the stride and the offset of a run are set before its window is opened */
+	const uint32_t state = __atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE);
 	const uint64_t stride = __atomic_load_n(&ft->window.stride, __ATOMIC_RELAXED);
 	const uint64_t offset = __atomic_load_n(&ft->window.offset, __ATOMIC_RELAXED);
 
 	/* between runs, numbers are not converted */
-	if (likely(stride == 1) || ft->window.state == FRAME_WINDOW_CLOSED)
+	if (likely(stride == 1) || state == FRAME_WINDOW_CLOSED)
 		return true;
 	if (*frame < offset || (*frame - offset) % stride != 0)
 		return false;
