@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #ifdef WITH_SYSTEMD
@@ -70,6 +71,16 @@ service_manager_beat(uint64_t *next, uint64_t now)
 	/* waits only if systemd has not read the last 512 messages */
 	service_manager_alive();
 	*next = now + (demanded != 0 && demanded < BEAT_MS ? demanded : BEAT_MS);
+}
+
+void
+service_manager_extend(uint64_t us)
+{
+#ifdef WITH_SYSTEMD
+	(void)sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%" PRIu64, us);
+#else
+	(void)us;
+#endif
 }
 
 void

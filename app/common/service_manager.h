@@ -40,6 +40,12 @@ void service_manager_alive(void);
  */
 void service_manager_beat(uint64_t *next, uint64_t now);
 
+/**
+ * The process needs more time to end (EXTEND_TIMEOUT_USEC): after TimeoutStopSec= it is not killed
+ * if another call, or its end, follows within this time.
+ */
+void service_manager_extend(uint64_t us);
+
 /** The process has begun to end (STOPPING=1). The watchdog no longer applies. */
 void service_manager_stopping(void);
 

@@ -278,6 +278,12 @@ notify_state(struct service *s)
 	watchdog_status(s->watchdog, text);
 }
 
+static uint64_t
+get_progress(void *arg)
+{
+	return run_get_progress(arg);
+}
+
 static void *
 serve(void *arg)
 {
@@ -298,6 +304,7 @@ serve(void *arg)
 		if (number != 0 && !stopping) {
 			/* first, because a client may be requesting the next run */
 			run_close(s->run);
+			watchdog_ending(s->watchdog, get_progress, s->run);
 			LOG(INFO, "stopping on signal: %s\n", strsignal(number));
 			/* if the run could not be stopped in time, try again */
 			stopping = run_get_state(s->run) == RUN_IDLE || run_stop(s->run) == 0;

@@ -1396,6 +1396,27 @@ run_get_status(struct run *r, struct run_status *status)
 	pthread_mutex_unlock(&r->lock);
 }
 
+uint64_t
+run_get_progress(struct run *r)
+{
+	struct batch_writer_stats s;
+	uint64_t sum;
+
+	pthread_mutex_lock(&r->lock);
+	sum = r->runs + r->state;
+	if (r->writer != NULL) {
+		batch_writer_stats_get(r->writer, &s);
+		sum += s.records - s.held;
+		for (int t = 0; t < ARROW_TABLES; t++)
+			sum += s.table[t].batches + s.table[t].bytes + s.table[t].unwritten -
+				s.held_batches[t];
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (r->pipeline->stores != NULL && egress_is_ending(r->pipeline->stores))
+		sum += rte_rdtsc();
+	return sum;
+}
+
 void
 run_get_veto(struct run *r, struct builder_veto *veto)
 {

@@ -174,6 +174,12 @@ void run_tick(struct run *r);
 
 void run_get_status(struct run *r, struct run_status *status);
 
+/**
+ * Return a number that changes when data of the run is taken, written or sent, and always while the
+ * end of the run waits for stores, which [egress] end_ms limits.
+ */
+uint64_t run_get_progress(struct run *r);
+
 /** Return the thresholds of the run, or those of the process if there is none. */
 void run_get_veto(struct run *r, struct builder_veto *veto);
 

@@ -23,6 +23,8 @@ RTE_LOG_REGISTER(watchdog_logtype, braggline.watchdog, NOTICE);
 /** Interval of the first checks, until the lcores poll, and the longest one. */
 #define START_US UINT64_C(10000)
 #define LONG_US	 UINT64_C(1000000)
+/** Time within which an end must make progress. */
+#define EXTEND_US UINT64_C(30000000)
 /** Time in which the last message must be taken when the receiver ends. */
 #define JOIN_S 2
 
@@ -33,19 +35,37 @@ struct watchdog {
 	pthread_cond_t wake;
 	/* protected by the lock */
 	bool stop;
-	bool has_status;  /**< `status` was not sent yet */
-	char status[128]; /**< line for the user */
+	bool has_status;		 /**< `status` was not sent yet */
+	char status[128];		 /**< line for the user */
+	uint64_t (*progress)(void *arg); /**< of the end of the process; NULL: it does not end */
+	void *progress_arg;
+	bool has_progress; /**< watchdog_ending() was called since the last check */
 	/* used by the thread only */
 	uint64_t seen[RTE_MAX_LCORE];
+	uint64_t seen_progress;
 };
 
-/** Wait until the time has passed, or send a status. @return false: the thread must end */
+/** Return true if the end of the process has made progress since the last call. */
+static bool
+has_progressed(struct watchdog *w, uint64_t (*progress)(void *arg))
+{
+	const uint64_t seen = w->seen_progress;
+
+	w->seen_progress = progress(w->progress_arg);
+	return w->seen_progress != seen;
+}
+
+/**
+ * Wait until the time has passed, or send a status or the first request for more time.
+ * @return false: the thread must end
+ */
 static bool
 pause_us(struct watchdog *w, uint64_t us)
 {
 	char status[sizeof(w->status)] = "";
+	uint64_t (*progress)(void *arg);
 	struct timespec until;
-	bool stop;
+	bool stop, ends;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += (time_t)(us / 1000000);
@@ -55,14 +75,20 @@ pause_us(struct watchdog *w, uint64_t us)
 		until.tv_sec++;
 	}
 	pthread_mutex_lock(&w->lock);
-	while (!w->stop && !w->has_status &&
+	while (!w->stop && !w->has_status && !w->has_progress &&
 		pthread_cond_timedwait(&w->wake, &w->lock, &until) != ETIMEDOUT)
 		;
 	stop = w->stop;
 	if (w->has_status)
 		rte_strscpy(status, w->status, sizeof(status));
 	w->has_status = false;
+	progress = w->progress;
+	ends = w->has_progress;
+	w->has_progress = false;
 	pthread_mutex_unlock(&w->lock);
+	/* what `progress` reads is freed after the stop */
+	if (ends || (!stop && progress != NULL && has_progressed(w, progress)))
+		service_manager_extend(EXTEND_US);
 	if (status[0] != '\0')
 		service_manager_status(status);
 	return !stop;
@@ -126,6 +152,19 @@ watchdog_status(struct watchdog *w, const char *status)
 	pthread_mutex_lock(&w->lock);
 	rte_strscpy(w->status, status, sizeof(w->status));
 	w->has_status = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void
+watchdog_ending(struct watchdog *w, uint64_t (*progress)(void *arg), void *arg)
+{
+	if (w == NULL)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->progress = progress;
+	w->progress_arg = arg;
+	w->has_progress = true;
 	pthread_cond_signal(&w->wake);
 	pthread_mutex_unlock(&w->lock);
 }

@@ -5,6 +5,9 @@
  * the interval that its watchdog requires. If an lcore no longer returns from a poll, the
  * notifications stop, and the service manager restarts the receiver, which adopts the journal.
  *
+ * A receiver that ends may have to wait for a slow disk, or for stores for [egress] end_ms. As long
+ * as that makes progress, the service manager is asked to wait longer than it is configured to.
+ *
  * A separate thread does this. The service thread may wait for a file system while a client's
  * command arms a run. The thread that sends messages waits while the service manager is busy.
  */
@@ -12,6 +15,7 @@
 #define WATCHDOG_H
 
 #include <sched.h>
+#include <stdint.h>
 
 struct lcores;
 struct watchdog;
@@ -25,6 +29,14 @@ struct watchdog *watchdog_start(const struct lcores *lcores, const cpu_set_t *cp
 
 /** Have the service manager show another line of status. @param w  NULL: no effect */
 void watchdog_status(struct watchdog *w, const char *status);
+
+/**
+ * Ask the service manager from now on to wait while the process ends, each time that the progress
+ * has changed, and at once.
+ * @param w         NULL: no effect
+ * @param progress  any number that changes with the progress; called by the thread
+ */
+void watchdog_ending(struct watchdog *w, uint64_t (*progress)(void *arg), void *arg);
 
 /** Tell the service manager that the process ends, and end the thread. @param w  NULL: no effect */
 void watchdog_stop(struct watchdog *w);

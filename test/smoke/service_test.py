@@ -135,6 +135,7 @@ def a_receiver_is_ready_when_lcores_poll(where):
         telemetry.do('run/start')
         manager.wait('STATUS', 'running: run service')
         check_end(manager, process)
+        want(manager.count('EXTEND_TIMEOUT_USEC', '30000000') > 0, manager.messages)
     want(manager.count('READY') == 1, manager.messages)
 
 

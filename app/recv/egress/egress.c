@@ -126,6 +126,7 @@ struct egress {
 	uint64_t cm_at;
 	bool lcore_polls;   /* atomic */
 	bool polling_ended; /* atomic: the lcore does not poll any more */
+	bool ending;	    /* atomic: egress_end() waits */
 	struct mailbox mailbox;
 	struct command command;
 	/* The writer enqueues, the lcore dequeues. Elements are struct filled. */
@@ -1388,8 +1389,9 @@ log_wait(const struct egress *e, uint64_t ms, bool ending)
 		       : "");
 }
 
-int
-egress_end(struct egress *e)
+/* Wait until the stores have all batches. @return as egress_end() */
+static int
+wait_for_stores(struct egress *e)
 {
 	const uint64_t begin = xfer_qp_clock(), until = begin + e->settings.end_ms;
 	const struct command is_over = {.order = COMMAND_IS_OVER};
@@ -1427,6 +1429,23 @@ egress_end(struct egress *e)
 			"have not taken stay in %s\n",
 			e->settings.journal);
 	return RTE_MIN(ret, 0);
+}
+
+int
+egress_end(struct egress *e)
+{
+	int ret;
+
+	__atomic_store_n(&e->ending, true, __ATOMIC_RELAXED);
+	ret = wait_for_stores(e);
+	__atomic_store_n(&e->ending, false, __ATOMIC_RELAXED);
+	return ret;
+}
+
+bool
+egress_is_ending(const struct egress *e)
+{
+	return __atomic_load_n(&e->ending, __ATOMIC_RELAXED);
 }
 
 bool

@@ -288,6 +288,9 @@ int egress_put(struct egress *e, const struct batch *batch);
  */
 int egress_end(struct egress *e);
 
+/** Return true while egress_end() waits. Any thread. */
+bool egress_is_ending(const struct egress *e);
+
 /** Tell all egresses that the process has received an ending signal. Async-signal-safe. */
 void egress_signal(void);
 

@@ -788,6 +788,7 @@ looked_at_while_closing(void **state)
 {
 	struct run_status status;
 	pthread_t service;
+	uint64_t progress;
 
 	assert_int_equal(run_configure(r, "run.name=slow,run.first_frame=1"), 0);
 	assert_int_equal(run_start(r), 0);
@@ -808,12 +809,16 @@ looked_at_while_closing(void **state)
 	for (int ms = 0; ms < 5000 && !__atomic_load_n(&r->busy, __ATOMIC_RELAXED); ms++)
 		usleep(1000);
 	look_at_run("slow");
+	/* a service manager waits as long as there is progress */
+	progress = run_get_progress(r);
+	assert_true(run_get_progress(r) == progress);
 	assert_int_equal(run_stop(r), 0);
 	assert_int_equal(run_abort(r), 0);
 	assert_int_equal(run_start(r), -EBUSY);
 	assert_int_equal(run_get_state(r), RUN_STOPPING);
 	__atomic_store_n(&disk_waits, false, __ATOMIC_RELEASE);
 	assert_int_equal(pthread_join(service, NULL), 0);
+	assert_true(run_get_progress(r) != progress);
 	run_get_status(r, &status);
 	assert_int_equal(status.state, RUN_IDLE);
 	assert_false(status.failed);
