@@ -12,8 +12,8 @@
  *   This is an eighth of the work of a comparison of bytes.
  * - The size of the block follows from the matches. A warp publishes it before it moves a byte.
  * - Sequences: 32 at a time. A block never grows by more than a few bytes, so the literals move
- *   towards the front of the same memory, in order. Each thread moves words of 16 bytes, whatever
- *   sequence they are of: the moves of one sequence after the other would take twice as long.
+ *   towards the front of the same memory, in order. Each thread moves words of 16 bytes, of any of
+ *   the sequences: to move one sequence after the other would take twice as long.
  * - The place of a block in the chunk is the sum of the sizes before it. A warp looks back at the
  *   warps before until it finds one that knows its place (decoupled look-back: Merrill and Garland,
  *   "Single-pass Parallel Prefix Scan with Decoupled Look-back", NVR-2016-002). Blocks are written
@@ -33,9 +33,9 @@
 /* Words of 16 bytes of a block. */
 #define BITSHUFFLE_WORDS (GK_BITSHUFFLE_BYTES / 16)
 /*
- * Offsets in struct bitshuffle_warp.room: of the compressed block, behind its length and a chunk's
+ * Offsets in struct bitshuffle_warp.room: of the compressed block, after its length and a chunk's
  * header, and of the planes. Literals never move towards the end, nor do the words of 16 bytes that
- * they are written with, which may have up to 15 bytes behind the literals.
+ * they are written with, which may have up to 15 bytes after the literals.
  */
 #define BITSHUFFLE_PACKED (GK_BITSHUFFLE_HEADER + GK_BITSHUFFLE_LENGTH)
 #define BITSHUFFLE_PLAIN  80
@@ -166,7 +166,7 @@ bitshuffle_planes(struct bitshuffle_warp *s)
 #pragma unroll
 	for (uint32_t r = 0; r < 4; r++) {
 		const uint32_t group = r * 32 + lane;
-		/* before the first one is the last one, whose byte is of the plane before */
+		/* before the first one is the last one, whose byte belongs to the plane before */
 		const uint32_t other = (group + 127) % 128;
 		uint32_t before[4], t[4];
 
@@ -414,7 +414,7 @@ bitshuffle_size(
  * caller then writes the bytes of other sequences.
  * @param first  of this thread's sequence: the first word that begins with one of its literals
  * @param by     bytes by which its literals move
- * @param end    behind the last byte of these sequences
+ * @param end    after the last byte of these sequences
  */
 static __device__ __forceinline__ void
 bitshuffle_move(struct bitshuffle_warp *s, bool is_one, uint32_t first, uint32_t by, uint32_t end)
@@ -556,8 +556,8 @@ bitshuffle_copy_words(uint8_t *to, const uint4 *words, uint32_t shift, uint32_t 
 }
 
 /*
- * Copy bytes from the room to any address, by the warp. Stores are of 16 bytes, and of whole lines
- * of 128 where it has them, because the chunk may be in host memory.
+ * Copy bytes from the room to any address, by the warp. Stores have 16 bytes, and write whole lines
+ * of 128 bytes where possible, because the chunk may be in host memory.
  */
 static __device__ __forceinline__ void
 bitshuffle_copy(uint8_t *to, const uint4 *room, uint32_t from, uint32_t bytes)
@@ -720,7 +720,7 @@ bitshuffle_pack(struct bitshuffle_warp *s, const struct bitshuffle_chunk *c, uin
 	return GK_BITSHUFFLE_LENGTH + size;
 }
 
-/* Words of the room up to the end of a block, with zeros before and behind it. */
+/* Words of the room up to the end of a block, with zeros before and after it. */
 static __device__ __forceinline__ uint32_t
 bitshuffle_words_of(uint32_t size)
 {

@@ -67,7 +67,8 @@ size_of_chunk(uint32_t f, uint32_t kind)
 
 /*
  * Wait until the batch may read its packets: all but args.readers batches with earlier turns have
- * read theirs. These are of gangs that do not wait for this one. All threads. @return false: killed
+ * read theirs. Those batches are in gangs that do not wait for this one. All threads. @return
+ * false: killed
  */
 static __device__ __forceinline__ bool
 begin_turn(void)

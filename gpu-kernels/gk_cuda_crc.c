@@ -41,7 +41,7 @@ power(uint64_t n)
 static uint32_t
 weights(uint32_t bit, uint32_t behind)
 {
-	/* the last bit of the message has the greatest power of x */
+	/* the last bit of the message has the highest power of x */
 	uint32_t crc = power(32 + 8 * (uint64_t)behind), bits = 0;
 
 	for (uint32_t byte = 4; byte-- > 0;)

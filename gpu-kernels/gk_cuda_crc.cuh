@@ -2,8 +2,8 @@
 /*
  * CRC-32C of chunks (gk_cuda_crc.h). A warp computes the CRC of a block of 8 KiB in shared memory:
  *
- * - The product of bits is of the tensor cores. 32 bits of a sum of ANDs are as many as 256 bytes
- *   can have, and only the lowest bit counts, so sums of rows with different matrices are added.
+ * - Tensor cores compute the products of bits. A sum of ANDs has 32 bits, enough for 256 bytes, and
+ *   only its lowest bit counts. So sums of rows with different matrices are added.
  * - A product of polynomials is 32 shifted copies of one factor, one of each thread, and their XOR.
  *
  * Blocks end anywhere in the chunk. The sum over the blocks of CRC x x^(-8 end) does not depend on
@@ -59,7 +59,7 @@ crc_select(int32_t number, uint32_t polynomial)
 
 /*
  * The CRC of words of 16 bytes without its initial value, by a warp.
- * @param behind  returns the number of zeros that the CRC has behind the words, in bytes
+ * @param behind  returns the number of zeros that the CRC covers after the words, in bytes
  */
 static __device__ __forceinline__ uint32_t
 crc_of(const struct crc_tables *t, const struct crc_lane *l, const uint4 *words, uint32_t n,

@@ -462,7 +462,8 @@ serve_frames(void)
 
 /*
  * A batch in one pass. Its blocks do not meet: the last one to finish computes the verdicts, while
- * others are already in the next batch. Nothing that they use then is of a block of the gang alone.
+ * others are already in the next batch. They use nothing then that belongs to a single block of the
+ * gang.
  * @return false: killed
  */
 static __device__ __noinline__ bool

@@ -187,7 +187,7 @@ struct found {
 };
 
 /*
- * The stage of the search, in a kernel of its own: with it in the same kernel, registers of other
+ * The stage of the search, in a separate kernel: with it in the same kernel, registers of other
  * stages were spilled. Without it there is no map of pixels, and setup refuses to search. @{
  */
 #ifndef GK_CUDA_SEARCH
@@ -222,7 +222,7 @@ output_lists(uint32_t listed)
 /** @} */
 
 /*
- * Raw frames and images as chunks, in a kernel of its own for the same reason. Without them setup
+ * Raw frames and images as chunks, in a separate kernel for the same reason. Without them setup
  * refuses parameters that ask for some. @{
  */
 #ifndef GK_CUDA_COMPRESS
@@ -272,7 +272,7 @@ compress_close(void)
 #endif
 /** @} */
 
-/* The stage of radial profiles, in a kernel of its own for the same reason. @{ */
+/* The stage of radial profiles, in a separate kernel for the same reason. @{ */
 #ifdef GK_CUDA_PROFILE
 static __device__ __forceinline__ bool
 makes_profiles(void)

@@ -178,8 +178,8 @@ list_chunks(uint32_t found)
 }
 
 /*
- * Find a block of the gang whose list has chunks that nobody has taken: the first one from a block
- * on that differs from warp to warp.
+ * Find a block of the gang whose list has chunks that no warp has taken. Each warp starts its
+ * search at a different block.
  * @return args.blocks: there is none
  */
 static __device__ __forceinline__ uint32_t

@@ -845,7 +845,7 @@ peak_frame(uint32_t slot)
 	return f;
 }
 
-/* A warp: sums of a disc, and the greatest photons. */
+/* A warp: sums of a disc, and the largest photons. */
 static __device__ __forceinline__ struct gk_peak_sums
 peak_disc(const struct gk_peak_frame *f, const struct gk_peak_disc *d, int32_t *highest)
 {

@@ -30,7 +30,7 @@ extern "C" {
 struct gk_cuda_peak_tile {
 	uint32_t at;   /**< index of the first pixel */
 	uint16_t bin;  /**< smallest bin of a pixel that is used */
-	uint16_t end;  /**< greatest one + 1 */
+	uint16_t end;  /**< largest one + 1 */
 	uint16_t cols; /**< 32 in the last tile of some rows */
 	uint16_t rows; /**< fewer in the last tiles of some frames */
 };

@@ -82,7 +82,7 @@ set_shape(struct gk_cuda_peak_shape *s, uint32_t rows, uint32_t cols, uint32_t k
 	s->cols = cols;
 	s->pixels = rows * cols;
 	s->words = s->pixels / 32;
-	/* 4 more before and behind, so that groups of 4 are aligned */
+	/* 4 more before and after, so that groups of 4 are aligned */
 	s->hit_words = round_up(s->words, 4) + 8;
 	s->at_hundreds = round_up(keys, KEYS_HUNDREDS) / 32;
 	s->at_thousands = s->at_hundreds + round_up(keys, KEYS_THOUSANDS) / KEYS_HUNDREDS;

@@ -2,7 +2,7 @@
 /*
  * Radial profiles as a stage of a gang. A block adds the photons of its chunks to bins in shared
  * memory, and then these bins to sums of the gang in device memory. When all blocks have counted,
- * each writes a part of the profiles. All sums are of integers, so that their order does not
+ * each writes a part of the profiles. All sums are sums of integers, so that their order does not
  * matter.
  *
  * Photons are added while they are counted (gk_cuda_profile_chunk.cuh), or after that if the bins

@@ -2,8 +2,8 @@
 /*
  * Copies of packets that their sender may overwrite at any time (GK_FRAME_TRAILER), in device
  * memory. gk_host_take.c has the protocol. A warp copies a packet, or the part of it that is in the
- * block's chunks. Each part is checked before and after, so the parts that pass are of one frame.
- * A part that does not clears the packet's address in the pointer table.
+ * block's chunks. Each part is checked before and after, so the parts that pass belong to one
+ * frame. A part that does not clears the packet's address in the pointer table.
  *
  * The loads are relaxed at system scope. The fence orders those of a thread before its last load of
  * a number, and each thread loads the numbers itself.
@@ -61,7 +61,7 @@ copy_part(const struct part *p, uint32_t gang)
 	}
 }
 
-/* @return what to add to gk_cuda_trailers.lost; 0: the copy is of this frame */
+/* @return what to add to gk_cuda_trailers.lost; 0: the copy belongs to this frame */
 static __device__ __forceinline__ unsigned long long
 take_part(const struct part *p, uint32_t gang, uint64_t number, bool leader)
 {
