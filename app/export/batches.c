@@ -26,7 +26,7 @@ struct place {
 struct reading {
 	const struct scan_file *file;
 	uint32_t batch;
-	uint64_t room; /* bytes of memory to use at least */
+	uint64_t room; /* minimum bytes of memory to use */
 	struct place *place;
 	struct scan_record *record; /* NULL: `ret` says why */
 	int ret;
@@ -111,7 +111,7 @@ drop(struct batches *b, struct place *p)
 	p->record = NULL;
 }
 
-/* Drops batches that are not needed any more, and others if there is no room. */
+/* Drops batches that are no longer needed, and others if there is no room. */
 static void
 make_room(struct batches *b, size_t image, uint64_t size)
 {
@@ -181,7 +181,7 @@ load(struct batches *b, size_t image)
 	return 0;
 }
 
-/* Begins to read the next batch that the images behind this one need. */
+/* Begins to read the next batch that the images after this one need. */
 static void
 read_ahead(struct batches *b, size_t image)
 {

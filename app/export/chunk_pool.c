@@ -116,7 +116,7 @@ chunk_pool_open(struct chunk_pool **pool, struct export *e, size_t first, size_t
 	return 0;
 }
 
-/* Gets the batches of images, whose slots are free. @param end  behind the last image */
+/* Gets the batches of images, whose slots are free. @param end  after the last image */
 static void
 load(struct chunk_pool *p, size_t end)
 {

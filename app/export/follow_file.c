@@ -64,7 +64,7 @@ look_at_name(struct follow_file *g)
 	}
 }
 
-/* Continues behind the last batch that the file still has. @return 0, -errno */
+/* Continues after the last batch that the file still has. @return 0, -errno */
 static int
 look_at_size(struct follow_file *g)
 {
@@ -119,7 +119,7 @@ fail:
 	return -ENOMEM;
 }
 
-/* Continues behind damage, as readers of complete files do. @return -EBADMSG; 0: the end */
+/* Continues after damage, as readers of complete files do. @return -EBADMSG; 0: the end */
 static int
 skip(struct follow_file *g, enum scan_record_state state, uint64_t length)
 {

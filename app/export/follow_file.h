@@ -16,7 +16,7 @@
 struct follow_batch {
 	struct scan_record *record; /**< without pixels */
 	uint64_t at, length;	    /**< in the file */
-	bool gone;		    /**< the file was truncated before its end */
+	bool gone;		    /**< the file was truncated before the batch's end */
 };
 
 struct follow_file {
@@ -32,9 +32,9 @@ struct follow_file {
 	/** @} */
 	uint64_t at;		   /**< where the next batch begins */
 	int fd;			   /**< while the file is open */
-	uint64_t limit;		   /**< no batch behind it is read */
+	uint64_t limit;		   /**< no batch after it is read */
 	struct scan_change change; /**< once it is named */
-	bool named;		   /**< it has its final name, or none any more */
+	bool named;		   /**< it has its final name, or was removed */
 	bool ended;		   /**< its writer has ended, and there is no further batch */
 };
 
@@ -57,7 +57,7 @@ int follow_file_open(
 int follow_file_next(struct follow_file *g);
 
 /**
- * Read the batch behind those that were returned, for the next call of follow_file_next(), if it is
+ * Read the batch after those that were returned, for the next call of follow_file_next(), if it is
  * complete.
  * @param ahead  its thread; while it is busy, nothing is read
  */
@@ -74,7 +74,7 @@ bool follow_file_ended(const struct follow_file *g);
 
 /**
  * Load the pixels of a batch, and forget those of the batch before.
- * @return 0; -ENODATA: the file does not have this batch any more, or memory is out
+ * @return 0; -ENODATA: the file no longer has this batch, or out of memory
  */
 int follow_file_load(struct follow_file *g, size_t batch);
 

@@ -314,7 +314,7 @@ become_sparse(struct follow_run *r)
 	return sparse_live_open(&r->sparse, e);
 }
 
-/* Whether an image is of a kind that the files of the run have. */
+/* Whether an image has a kind that the files of the run have. */
 static bool
 has_kind(const struct follow_run *r, uint8_t kind)
 {
@@ -353,7 +353,7 @@ add_images(struct follow_run *r)
 
 /*
  * Finds the row of `frames` of each image. Both tables have the order in which frames were closed,
- * so a search begins behind the row of the image before. That row may not be there yet.
+ * so a search begins after the row of the image before. That row may not be there yet.
  * @param all  search all rows: files of several starts of a receiver may be read in any order
  */
 static void

@@ -41,7 +41,7 @@ write_poni(const struct export *e)
 	}
 	if (geometry_file_write(e->geometry, path, message) == 0)
 		return 0;
-	/* a tilted panel: the images are of use without the file */
+	/* a tilted panel: the images are usable without the file */
 	escaped_line(stderr, "braggline-export: %s", message);
 	return 0;
 }

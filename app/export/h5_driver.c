@@ -65,7 +65,7 @@ struct file {
 	/* @} */
 	struct write_queue *queue; /* of `direct`; NULL: no large write yet */
 	struct chunk_write write[DEPTH];
-	bool is_stuck;	  /* io_uring does not tell any more which writes have ended */
+	bool is_stuck;	  /* io_uring no longer reports which writes have ended */
 	uint8_t *pages;	  /* of the tail and of `write` */
 	struct loan loan; /* of the chunk that HDF5 writes now */
 	uint8_t *copy;	  /* COPY bytes, of data that are not at a page; NULL: not needed yet */
@@ -86,7 +86,7 @@ const_file_of(const H5FD_t *common)
 	return (const struct file *)common;
 }
 
-/* Gives HDF5 the reason of an error, in the form of its own driver. @return -1 */
+/* Reports the reason of an error to HDF5, in the form of HDF5's own driver. @return -1 */
 static herr_t
 fail(const char *what, int error)
 {
@@ -221,7 +221,7 @@ free_write(struct file *f)
 	return NULL;
 }
 
-/* Starts to write whole pages, and the tail if they are behind it. @return 0; errno */
+/* Starts to write whole pages, and the tail if they are after it. @return 0; errno */
 static int
 write_pages(struct file *f, uint64_t at, const uint8_t *data, uint64_t size, bool with_tail)
 {
@@ -252,7 +252,7 @@ write_pages(struct file *f, uint64_t at, const uint8_t *data, uint64_t size, boo
 
 /*
  * Writes from where the data are. Both begin at a page, and so does the next chunk: the rest of a
- * page is zeros if nothing behind it is in the file. @return 0; errno
+ * page is zeros if nothing after it is in the file. @return 0; errno
  */
 static int
 write_in_place(struct file *f, uint64_t at, const uint8_t *data, uint64_t size)
@@ -446,7 +446,7 @@ driver_read(H5FD_t *common, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t 
 	n = direct_io_read(f->fd, data, size, at);
 	if (n < 0)
 		return fail("cannot read the file", (int)-n);
-	/* as HDF5's own driver does behind the end */
+	/* as HDF5's own driver does beyond the end */
 	memset((uint8_t *)data + n, 0, size - n);
 	return 0;
 }

@@ -26,8 +26,8 @@ herr_t h5_driver_use(hid_t access);
  * Write a chunk (H5Dwrite_chunk()) and lend its memory until it is in the file.
  * @param file   created with this driver
  * @param place  of the chunk in the dataset
- * @param drop   called once when the memory is not needed any more, at the latest by H5Fclose();
- *               NULL: the chunk is in the file when this function returns
+ * @param drop   called once when the memory is no longer needed, at the latest by H5Fclose(); NULL:
+ *               the chunk is in the file when this function returns
  * @return negative after an error of this or an earlier chunk. The memory is dropped in any case
  */
 herr_t h5_driver_write_chunk(hid_t file, hid_t set, const hsize_t *place, const void *chunk,

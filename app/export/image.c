@@ -38,7 +38,10 @@ image_free(struct image *m)
 	m->packed = NULL;
 }
 
-/* A chunk goes out as it is: readers check the blocks, which takes as long as decompression. */
+/*
+ * Whether a chunk can be copied unchanged. Only its header is checked: readers check the blocks. To
+ * check them here would take as long as decompression.
+ */
 static bool
 is_chunk(const uint8_t *chunk, uint64_t size, uint64_t pixels)
 {

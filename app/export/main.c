@@ -286,7 +286,7 @@ unlock_output(struct output_lock *lock)
 {
 	if (lock->fd < 0)
 		return;
-	/* while it is locked: another process that has opened it sees that it is gone */
+	/* while it is locked: another process that has opened it sees that it was removed */
 	(void)unlink(lock->path);
 	dir_lock_release(lock->fd);
 }
@@ -445,7 +445,7 @@ main(int argc, char **argv)
 {
 	int status;
 
-	/* a reader that has gone does not end --follow, and leaves no lock behind */
+	/* a reader that has exited does not end --follow, and leaves no lock behind */
 	signal(SIGPIPE, SIG_IGN);
 	status = run(argc, argv);
 	if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {

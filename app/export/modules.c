@@ -78,7 +78,7 @@ put_module(struct h5 *h, hid_t detector, const struct geometry *g, uint32_t pane
 	h5_text(h, module, "panel", p->name);
 	h5_array(h, module, "data_origin", H5T_STD_I32LE, 1, &two, 0, origin, NULL);
 	h5_array(h, module, "data_size", H5T_STD_I32LE, 1, &two, 0, size, NULL);
-	/* DIALS ignores offsets of the pixel directions, so the corner has an axis of its own */
+	/* DIALS ignores offsets of the pixel directions, so the corner has a separate axis */
 	put_axis(h, module, "module_offset", 0, along_beam, a.corner, DET_Z);
 	put_axis(h, module, "fast_pixel_direction", a.fast_size, a.fast, NULL, offset);
 	put_axis(h, module, "slow_pixel_direction", a.slow_size, a.slow, NULL, offset);

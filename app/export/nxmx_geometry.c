@@ -364,7 +364,7 @@ read_length(struct reader *r, hid_t set, double *metres, double *last, double *f
 	return 0;
 }
 
-/* Reads an offset in metres. @param factor  to metres, if it has no unit of its own; 0: none */
+/* Reads an offset in metres. @param factor  to metres, if the offset has no unit; 0: none */
 static int
 read_offset(struct reader *r, hid_t object, double factor, double offset[3])
 {

@@ -170,7 +170,7 @@ read_image(struct pixels *p, struct export *e, size_t image)
 	return ret;
 }
 
-/* First pixel of each image in the lists, and behind the last one. @return NULL: *ret says why */
+/* First pixel of each image in the lists, and after the last one. @return NULL: *ret says why */
 static uint64_t *
 count_pixels(struct pixels *p, struct export *e, int *ret)
 {

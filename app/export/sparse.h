@@ -32,7 +32,7 @@ struct sparse_live {
 	uint64_t *first; /**< [written + 1] first pixel of each image in the lists */
 	size_t written;	 /**< images in files */
 	size_t room;
-	uint32_t own; /**< files with lower numbers are of this process */
+	uint32_t own; /**< files with lower numbers were written by this process */
 };
 
 /** @return 0; -ENOMEM, -errno */

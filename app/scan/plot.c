@@ -420,7 +420,7 @@ draw_rates(const struct plot *p, struct rate *point)
 	cairo_stroke(p->cr);
 }
 
-/* Least count of a hit by the settings of the run. @return 0: not known, or outside the plot */
+/* Minimum count of a hit by the settings of the run. @return 0: not known, or outside the plot */
 static double
 count_limit(const struct plot *p)
 {

@@ -62,8 +62,8 @@ int query_client(struct scan_client *c, const char *sql, const struct query_opti
  * Connect to a server. SIGINT ends the wait; a second one ends the process with QUERY_CANCELLED.
  * @param c       out; NULL after an error
  * @param server  `give_up` is not used
- * @return as scan_client_open(): -ECANCELED: SIGINT; -EPIPE: standard output is not read any more;
- *   an error is printed
+ * @return as scan_client_open(): -ECANCELED: SIGINT; -EPIPE: the reader of standard output has
+ *   exited; an error is printed
  */
 int query_connect(struct scan_client **c, const struct scan_client_config *server);
 

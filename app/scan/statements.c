@@ -63,7 +63,7 @@ read_statement(char **sql)
 	return -EINVAL;
 }
 
-/* End an answer. @return false: the output is not read any more, or a message was truncated */
+/* End an answer. @return false: the reader of the output has exited, or a message was truncated */
 static bool
 end_answer(int status)
 {
@@ -99,7 +99,7 @@ serve_statements(int (*execute)(void *arg, const char *sql), void *arg)
 		/* the driver would take the end of the answer for a part of the message */
 		if (status == QUERY_CUT || !end_answer(status))
 			return 1;
-		/* an engine that was interrupted executes nothing any more */
+		/* an engine that was interrupted executes no further statement */
 		if (status == QUERY_CANCELLED)
 			return status;
 	}

@@ -11,7 +11,7 @@
 
 /**
  * Execute statements over runs. Each one sees the runs that exist when it begins: the engine is
- * opened again if files have come, gone or changed, and after a statement that failed.
+ * opened again if files were added, removed or changed, and after a statement that failed.
  * @param path  directories and files of runs
  * @return exit status: 0: the input has ended; 1: an error; 130: a statement was cancelled
  */

@@ -147,7 +147,7 @@ replace(int old, const char *path, unsigned int wait_ms)
 	ret = file_lock(fd, wait_ms);
 	if (ret == 0 && (!is_at(fd, new) || !is_at(old, path)))
 		ret = -EAGAIN;
-	/* not a file that somebody has put there: its owner is about to change */
+	/* not a file of another user: its owner is about to change */
 	if (ret == 0 && (fstat(fd, &st) < 0 || st.st_nlink != 1 || st.st_size != 0))
 		ret = -EPERM;
 	if (ret == -EPERM) {

@@ -33,7 +33,7 @@ struct disk_file {
 	int fd;
 	dev_t dev;
 	ino_t ino;
-	int dir[2]; /* locks of its directory that take the place of its own; -1: none */
+	int dir[2]; /* locks of its directory, which replace its own lock; -1: none */
 	struct arrow_io_info info;
 	struct write_queue *queue;
 	void *map;
@@ -225,7 +225,7 @@ read_umask(void)
 
 /*
  * Permissions that a new file may have at most. As for all programs, a default ACL of the directory
- * takes the place of the umask (acl(5)).
+ * replaces the umask (acl(5)).
  */
 static mode_t
 allowed_mode(const char *path)

@@ -19,7 +19,7 @@ huge_pages_map(size_t size)
 	void *space;
 
 	/*
-	 * the address of mmap(2) is arbitrary: unmap the parts before the first boundary and behind
+	 * the address of mmap(2) is arbitrary: unmap the parts before the first boundary and after
 	 * the end
 	 */
 	space = mmap(NULL, size + HUGE_PAGE_SIZE, PROT_READ | PROT_WRITE,

@@ -151,7 +151,7 @@ submit(struct write_queue *q, struct request *r)
 	for (unsigned int i = 0; i < SUBMIT_TRIES; i++)
 		if (io_uring_submit(&q->ring) == 1)
 			return true;
-	/* the entry stays in the ring, so nothing may be submitted any more */
+	/* the entry stays in the ring, so no further submission is possible */
 	q->submits = false;
 	return false;
 }

@@ -385,7 +385,7 @@ journal_release_spilled(struct journal *r, uint32_t batch)
 	journal_spilled(r, run);
 }
 
-/* Free the record of a batch if it is in doubt; it is not any more. */
+/* Free the record of a batch if it is in doubt, and end the doubt. */
 static void
 settle(struct journal *r, uint32_t batch)
 {

@@ -100,7 +100,7 @@ struct journal_batch {
 	/** of the table of references or pieces; of journal_refer(), journal_scatter() */
 	uint32_t table_crc32c;
 	const struct iovec *in_slot; /**< the parts in these slots; of journal_refer() */
-	uint64_t rest_bytes; /**< with such slots: bytes of the body behind them, in the room */
+	uint64_t rest_bytes; /**< with such slots: bytes of the body after them, in the room */
 	/** pieces that the body consists of, at most JOURNAL_PARTS; of journal_scatter() */
 	uint32_t nb_pieces;
 	const struct journal_piece *piece; /**< these pieces, in the room */
@@ -211,8 +211,8 @@ const char *journal_default_path(void);
  * @return 0: created, no batch is held; 1: adopted, with its existing capacity
  *   - -EBUSY: another process has it open
  *   - -EPERM, -ELOOP, -EISDIR, -EMEDIUMTYPE: another user could have created it
- *   - -EINVAL: the file is of another receiver or version, or is no journal; the file system is
- *     neither tmpfs nor hugetlbfs; or the capacity is zero
+ *   - -EINVAL: the file belongs to another receiver or version, or is no journal; the file system
+ *     is neither tmpfs nor hugetlbfs; or the capacity is zero
  *   - -EBADMSG: the file is damaged. Move it away to start with an empty journal; its batches are
  *     then lost
  *   - -ENOSPC: the file system is full
@@ -336,9 +336,9 @@ void journal_fill(struct journal *r, struct journal_batch *batch);
 /**
  * Fill the reserved room with a batch whose body begins in slots of the area: the referenced parts,
  * in their order, and then `rest_bytes` bytes that are in the room. Of the room, the references
- * take the block behind the metadata: the rest begins 2 x XFER_BLOCK behind the start, and
+ * take the block after the metadata: the rest begins 2 x XFER_BLOCK after the start, and
  * journal_reserve() was called for XFER_BLOCK + rest_bytes. The slots belong to the batch from then
- * on, and are free again when it is released. The parts must not change any more.
+ * on, and are free again when it is released. The parts must no longer change.
  * @param batch  `body_bytes` and `rest_bytes` are used: the whole body, and what is in the room, a
  *   multiple of XFER_BLOCK or, if it is all that follows the last part, any number. The members
  *   that name this function, and `position`, are set
@@ -513,7 +513,7 @@ struct journal_damage {
 	struct journal_batch batch;
 	bool run_known; /**< `run` is valid: `known`, and the run is sound */
 	struct journal_run run;
-	const uint8_t *record; /**< the record as it is in the file */
+	const uint8_t *record; /**< the record as stored in the file */
 };
 #define JOURNAL_RECORD_BYTES 128 /**< size of a record */
 

@@ -231,8 +231,8 @@ journal_damage_text(const struct journal *r, uint32_t batch, char *text, size_t 
 }
 
 /*
- * Find the n-th free range of positions: behind each held batch, up to the next entry. The space of
- * an entry that is not held any more is free.
+ * Find the n-th free range of positions: after each held batch, up to the next entry. The space of
+ * an entry that is no longer held is free.
  */
 static bool
 find_space(const struct journal *r, uint32_t n, uint64_t *from, uint64_t *to)

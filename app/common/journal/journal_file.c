@@ -232,7 +232,7 @@ check_receiver_id(const struct ring_header *h, const struct journal_config *c, c
 		return 0;
 	snprintf(message, PATH_MAX,
 		"journal %.3000s belongs to receiver %016llx, expected %016llx; give each receiver "
-		"a journal of its own",
+		"its own journal",
 		c->path, (unsigned long long)h->receiver_id, (unsigned long long)c->receiver_id);
 	return -EINVAL;
 }
@@ -621,7 +621,7 @@ header_is_begun(const struct ring_header *h, uint64_t size)
 		memcmp(h->store, zeros, sizeof(zeros)) == 0;
 }
 
-/* Whether the file has only zeros behind its header, as far as any runs and batches can be. */
+/* Whether the file has only zeros after its header, as far as any runs and batches can be. */
 static bool
 parts_are_empty(int fd, uint64_t size)
 {

@@ -194,8 +194,8 @@ static_assert(sizeof(struct journal_piece) == 16, "layout");
 static_assert(JOURNAL_TABLE_MAX % XFER_BLOCK == 0, "blocks");
 
 /*
- * The status of a batch, a run or a store changes, so it has a checksum of its own, in the same
- * word. Zero is a sealed zero: the status of a record that was never used.
+ * The status of a batch, a run or a store changes, so it has a separate checksum, in the same word.
+ * Zero is a sealed zero: the status of a record that was never used.
  */
 static inline uint64_t
 status_seal(uint32_t value)
@@ -252,7 +252,7 @@ struct store {
 	uint32_t status;   /* bits of enum store_status */
 	uint64_t identity; /* 0: never connected, or damaged */
 	char address[JOURNAL_ADDRESS];
-	const char *problem; /* NULL: none; otherwise the record is damaged and stays as it is */
+	const char *problem; /* NULL: none; otherwise the record is damaged and is not changed */
 };
 
 /* A live run, as corrected by opening. From journal_repair() on, the file has the same. */
@@ -551,7 +551,7 @@ bool journal_references_mend(struct journal *r, uint32_t batch);
  */
 bool journal_slots_hold(struct journal *r, uint32_t batch, const struct iovec *part);
 
-/** A batch does not refer to its slots any more. They are granted by journal_grant(). */
+/** A batch no longer refers to its slots. They are granted by journal_grant(). */
 void journal_slots_free(struct journal *r, uint32_t batch);
 
 /** Free all slots that no batch has. Once, when the file is opened. */

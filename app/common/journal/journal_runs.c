@@ -167,7 +167,7 @@ open_schema(const struct ring_run *ring, struct run *run, unsigned int t)
 	return wrong >= 0 && known != arrow_crc32c(0, run->schema[t], size) ? -EBADMSG : wrong;
 }
 
-/* @return what is wrong with the constants of a run, whatever their checksum; NULL: nothing */
+/* @return what is wrong with the constants of a run, regardless of their checksum; NULL: nothing */
 static const char *
 find_problem(const struct ring_constants *c)
 {

@@ -17,8 +17,8 @@
 
 struct damaged_batches {
 	uint64_t batches;
-	uint64_t frames; /**< of them, images of frames; as far as it is known */
-	/** of the incarnation in the ledger, by table; as far as it is known */
+	uint64_t frames; /**< of these, images of frames; as far as known */
+	/** of the incarnation in the ledger, by table; as far as known */
 	uint64_t nb[XFER_TABLES];
 	uint64_t rows[XFER_TABLES];
 	/**

@@ -754,7 +754,7 @@ all_take(const struct egress *e)
 	return true;
 }
 
-/* Reassign batches of stores that are gone. */
+/* Reassign batches of stores that are not connected. */
 static void
 egress_move(struct egress *e, uint64_t now)
 {
@@ -872,7 +872,7 @@ egress_view_get(struct egress *e, struct egress_view *view)
 /* ---- work of the lcore ---- */
 
 #define CM_TURNS  64
-#define MOVE_MS	  100 /* interval of the check for stores that are gone for good */
+#define MOVE_MS	  100 /* interval of the check for stores that do not return */
 #define EVENTS	  8
 #define REMOVE_MS 1000 /* interval of attempts to save damaged batches */
 
@@ -1516,7 +1516,7 @@ check_new_size(const struct egress *e, const struct journal_config *c)
 	struct journal_probe probe;
 	char text[256], message[PATH_MAX];
 
-	/* journal_open() reports whatever else is wrong */
+	/* journal_open() reports all other faults */
 	if (journal_probe(c, &probe, message) < 0 || probe.adopts ||
 		probe.room >= egress_ring_need(&e->settings, text, sizeof(text)))
 		return 0;
@@ -1776,7 +1776,7 @@ egress_destroy(struct egress *e)
 			(void)rdma_dev_close(e->dev);
 	} else {
 		/*
-		 * A port whose peer is gone sends nothing, and keeps frames that refer to the
+		 * A port whose peer has exited sends nothing, and keeps frames that refer to the
 		 * journal. The process ends soon, so EAL's message that the port is still running
 		 * is suppressed.
 		 */

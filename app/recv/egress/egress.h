@@ -57,7 +57,7 @@
 enum egress_policy {
 	EGRESS_ROUND_ROBIN, /**< one batch after the other to each store that accepts batches */
 	EGRESS_BY_FRAME,    /**< by the frame number of a batch's first frame */
-	EGRESS_PRIMARY,	    /**< the first store; another one when it is gone */
+	EGRESS_PRIMARY,	    /**< the first store; another one while it is not connected */
 };
 
 /** Treatment of batches when the stores do not accept them (overload level). */
@@ -85,7 +85,7 @@ struct egress_settings {
 	unsigned int policy;  /**< enum egress_policy */
 	/** EGRESS_BY_FRAME: consecutive frame numbers that go to one store */
 	uint64_t interval;
-	/** batches of a store that is gone for this time are reassigned to others */
+	/** batches of a store that is not connected for this time are reassigned to others */
 	uint32_t failover_ms;
 	/** maximum time without progress at the stores before the next overload level */
 	uint32_t hold_ms;
@@ -108,7 +108,7 @@ struct egress_stats {
 	uint64_t refused_rows;
 	uint64_t oversize; /**< batches larger than any space in the journal */
 	uint64_t oversize_rows;
-	uint64_t spilled; /**< batches in local files, for good */
+	uint64_t spilled; /**< batches in local files, permanently */
 	uint64_t spilled_rows;
 	uint64_t damaged; /**< batches that were found damaged in the journal and taken out of it */
 	uint64_t damaged_rows;
@@ -223,7 +223,7 @@ uint32_t egress_slot_take(struct egress *e);
  */
 int egress_slots_begin(struct egress *e, uint32_t n, uint32_t *slot, char message[PATH_MAX]);
 
-/** Give back an output slot that is not used any more and that no batch refers to. As above. */
+/** Return an output slot that is no longer used and that no batch refers to. As above. */
 void egress_slot_return(struct egress *e, uint32_t slot);
 
 /** Poll function of the role; `arg` is the struct egress. */
@@ -336,7 +336,7 @@ const struct rdma_dev *egress_device(const struct egress *e, const struct rdma_d
 void egress_view_get(struct egress *e, struct egress_view *view);
 
 /**
- * Free the egress. No lcore may poll it any more. Call this from the lcore that did, or from the
+ * Free the egress. No lcore may poll it from now on. Call this from the lcore that did, or from the
  * main one. Held batches stay in the journal.
  */
 void egress_destroy(struct egress *e);

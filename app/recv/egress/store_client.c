@@ -786,7 +786,7 @@ store_client_release_found(struct store_client *s)
 			!interval_set_has(&s->have[b.table], b.sequence))
 			continue;
 		s->stats.found++;
-		/* the store has read its copy; another store may give up its own one */
+		/* the store has read its copy; another store may remove its own copy */
 		journal_prove(r, batch);
 		store_client_release(s, batch, XFER_DURABLE);
 	}

@@ -126,7 +126,7 @@ int store_client_open(struct store_client **s, const struct store_client_config 
  */
 int store_client_offer(struct store_client *s, uint32_t batch);
 
-/** Mark the run as complete. END is sent when no store holds a batch of it any more. */
+/** Mark the run as complete. END is sent when the journal holds no batch of it. */
 void store_client_finish(struct store_client *s);
 
 /** Connect again to inform the store of batches that were reassigned. @return false: not ended */

@@ -75,7 +75,7 @@ failure_helper(struct failure *f, int32_t vendor, const char *said)
 
 	for (line = said; line != NULL; line = strchr(line, '\n')) {
 		line += *line == '\n';
-		/* behind the name of the program */
+		/* after the name of the program */
 		text = strstr(line, ": ");
 		if (text == NULL)
 			break;

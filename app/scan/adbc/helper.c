@@ -108,7 +108,7 @@ open_socket(int *here, int *there)
 	return ret < 0 ? ret : move_up(there);
 }
 
-/* Write the arguments one behind the other. @return NULL: not enough memory */
+/* Write the arguments one after the other. @return NULL: not enough memory */
 static char *
 join(const char *const *argv, size_t *size)
 {

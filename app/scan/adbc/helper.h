@@ -7,9 +7,9 @@
  * out of the calling program. It also allows a statement to be ended at any time.
  *
  * The two processes are connected by pipes, not by shared memory. A pipe holds at most 1 MiB, so
- * the statement of a client that does not read waits. Each side detects by the end of the pipe that
- * the other is gone. Local and remote statements use the same code. The cost is one copy by the
- * kernel at each end.
+ * the statement of a client that does not read waits. Each side detects from the end of the pipe
+ * that the other has exited. Local and remote statements use the same code. The cost is one copy by
+ * the kernel at each end.
  *
  * The process ends when a statement is cancelled, when helper_end() is called, or when its last
  * reference is dropped. If the calling program ends, the pipe breaks, and braggline-scan cancels
@@ -61,7 +61,7 @@ bool helper_is_alive(const struct helper *h);
  */
 int helper_begin(struct helper *h, const char *sql, double deadline, uint64_t *number);
 
-/** The answer to the statement has ended: it cannot be cancelled any more. */
+/** The answer to the statement has ended: it can no longer be cancelled. */
 void helper_done(struct helper *h);
 
 /** End the process, if this statement runs: calls that wait for it return -ECANCELED. */

@@ -256,7 +256,7 @@ source_argument(char *source, const char **argument, bool *server, struct failur
 	return ADBC_STATUS_OK;
 }
 
-/* Append the lines of a text to the arguments. @param copy  room for them; out: behind them */
+/* Append the lines of a text to the arguments. @param copy  room for them; out: after them */
 static void
 append_lines(struct command_line *c, size_t *argc, char **copy, const char *lines)
 {

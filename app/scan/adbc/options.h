@@ -55,7 +55,7 @@ void options_free(struct options *o);
 /** Number of sources, which are the lines of the URI. */
 size_t options_sources(const struct options *o);
 
-/** Copy a source to a URI of its own. @return 0; -ENOMEM */
+/** Copy a source to a separate URI. @return 0; -ENOMEM */
 int options_one_source(struct options *to, const struct options *from, size_t source);
 
 /** Arguments of a program, ending in NULL. They refer to `text`. */

@@ -149,8 +149,8 @@ struct held_slot {
 };
 
 /*
- * Wait for the service thread, with the lock. It must send the waiting messages, and need not yield
- * the CPU to the caller any more. The lock is free when it is woken: it would have to wait for it.
+ * Wait for the service thread, with the lock. It must send the waiting messages, and need no longer
+ * yield the CPU to the caller. The lock is free when it is woken: it would have to wait for it.
  */
 static void
 wait_changed(struct scan_client *c)

@@ -52,7 +52,7 @@ struct scan_client_error {
  * Connect to a server, and wait until both ends are authenticated.
  *
  * SQLSTATEs: 08001: no connection; 28000: the server does not accept the identity or the key;
- * 53300: too many connections; 57014: given up; HY000, HY001: others.
+ * 53300: too many connections; 57014: cancelled by the caller; HY000, HY001: others.
  *
  * @param error  out, on error
  * @return 0

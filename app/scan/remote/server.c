@@ -104,7 +104,7 @@ struct scan_server {
 	bool stopping;
 	uint8_t addr[16];
 	struct poll_pause pause;
-	unsigned int nb_used; /* all sessions behind these are FREE */
+	unsigned int nb_used; /* all sessions after these are FREE */
 	struct session session[SCAN_SESSIONS];
 };
 

@@ -15,16 +15,17 @@
 #include "rdma/rdma.h"
 #include "remote/worker.h"
 
-#define SCAN_SESSIONS 64 /**< most connections, with those that are not authenticated yet */
+#define SCAN_SESSIONS 64 /**< maximum connections, including those that are not authenticated yet */
 
 struct scan_server_config {
-	const char *device;		  /**< name for rdma_dev_open() */
-	const char *keys;		  /**< path of the keyring */
-	uint16_t port;			  /**< 0: SCAN_PORT */
-	unsigned int sessions;		  /**< most sessions, 1 to SCAN_SESSIONS (0: 16) */
-	uint64_t deadline_ms;		  /**< most time of a query (0: 600,000) */
-	uint64_t idle_ms;		  /**< most time without a query (0: 600,000) */
-	uint64_t hold_ms;		  /**< most time without SCAN_FREE of a part (0: 600,000) */
+	const char *device;    /**< name for rdma_dev_open() */
+	const char *keys;      /**< path of the keyring */
+	uint16_t port;	       /**< 0: SCAN_PORT */
+	unsigned int sessions; /**< maximum sessions, 1 to SCAN_SESSIONS (0: 16) */
+	uint64_t deadline_ms;  /**< maximum time of a query (0: 600,000) */
+	uint64_t idle_ms;      /**< maximum time without a query (0: 600,000) */
+	/** maximum time without SCAN_FREE of a part (0: 600,000) */
+	uint64_t hold_ms;
 	struct scan_worker_config worker; /**< without identity */
 };
 

@@ -48,7 +48,7 @@
 /** maximum size of a body, bytes */
 #define SCAN_BODY_MAX	(UINT64_C(1) << 40)
 #define SCAN_ALIVE_MS	1000  /**< interval of SCAN_ALIVE, both directions */
-#define SCAN_SILENCE_MS 10000 /**< a peer that sends nothing for this time is gone */
+#define SCAN_SILENCE_MS 10000 /**< a peer that sends nothing for this time is considered dead */
 #define SCAN_PROOF_MS	5000  /**< time for the authentication */
 
 /* ---- private data of the IB CM --------------------------------------------------------------- */
@@ -154,7 +154,7 @@ struct scan_answer {
 static_assert(sizeof(struct scan_answer) == 48, "layout");
 
 /**
- * SCAN_GRANT: `nb` slots of `slot_bytes` bytes each, one behind the other. With SCAN_PULL, the
+ * SCAN_GRANT: `nb` slots of `slot_bytes` bytes each, one after the other. With SCAN_PULL, the
  * server gets no access to memory of the client: `addr`, `nb` and `rkey` are 0.
  */
 struct scan_grant {

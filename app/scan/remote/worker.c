@@ -41,7 +41,7 @@ struct scan_worker {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool stopping;
-	bool ended; /* the thread will not use the worker any more */
+	bool ended; /* the thread will no longer use the worker */
 	bool running;
 	/* what the thread waits for, with its lock; NULL: it does not wait, or waits for a query */
 	bool (*awaited)(const struct scan_worker *w);
@@ -428,8 +428,8 @@ add_piece(
 }
 
 /*
- * Make the pieces of a part of a body: long ones are where they lie in mapped files, all others are
- * copied to the stage, at their place in the part.
+ * Make the pieces of a part of a body: long ones refer to mapped files, all others are copied to
+ * the stage, at their place in the part.
  * @return number of pieces; 0: all bytes are in the stage
  */
 static uint32_t
@@ -473,7 +473,7 @@ gather(struct scan_worker *w, uint32_t stage, const struct ipc_buffer *buffer, s
 }
 
 /*
- * Announce a part of a body that lies in its stage or is to be gathered.
+ * Announce a part of a body that is in its stage or is to be gathered.
  * @param part  pieces are set
  */
 static int
@@ -772,7 +772,7 @@ put_error(struct scan_worker *w, int error, enum scan_end end, const char *text)
 		m.error.error = end == SCAN_END_DEADLINE ? ETIMEDOUT : ECANCELED;
 	memcpy(m.text, shown, length);
 	r.length = r.total = sizeof(m.error) + length;
-	/* outputs that were not sent are not needed any more */
+	/* outputs that were not sent are no longer needed */
 	begin_message(w);
 	(void)scan_record_put(w->message, &r, &m);
 }
@@ -813,7 +813,7 @@ run_query(struct scan_worker *w)
 		put_error(w, ret, why, error);
 	}
 	w->times.ended = rte_rdtsc();
-	/* an engine that was interrupted executes nothing any more */
+	/* an engine that was interrupted executes no further statement */
 	if (flush(w, true) < 0)
 		close_engine(w);
 }

@@ -20,8 +20,8 @@
 
 #define SCAN_STAGE  (1u << 20) /**< bytes of the largest part of a body */
 #define SCAN_STAGES SCAN_PARTS /**< parts of bodies in registered memory */
-#define SCAN_PIECES 512	       /**< most pieces of a part */
-#define SCAN_FILES  16	       /**< most files of a session whose mappings are registered */
+#define SCAN_PIECES 512	       /**< maximum pieces of a part */
+#define SCAN_FILES  16	       /**< maximum files of a session whose mappings are registered */
 
 struct poll_pause;
 struct rdma_mr;
@@ -154,7 +154,7 @@ struct scan_output {
 
 /**
  * Get an output. It stays valid until scan_worker_taken() has been called for it.
- * @param ahead  0: the next one; 1: the one behind it
+ * @param ahead  0: the next one; 1: the one after it
  * @return false: none
  */
 bool scan_worker_peek(struct scan_worker *w, uint32_t ahead, struct scan_output *out);
@@ -168,7 +168,7 @@ bool scan_worker_is_readable(struct scan_worker *w, const struct scan_output *ou
 /** Whether the next output must be dropped: see scan_worker_is_readable(). */
 bool scan_worker_must_drop(struct scan_worker *w);
 
-/** Drop the next output, whose part is not being placed any more. */
+/** Drop the next output, whose part is no longer being placed. */
 void scan_worker_drop(struct scan_worker *w);
 
 /** The next output was posted. */

@@ -7,7 +7,7 @@
 
 #include "sql/defer.h"
 
-/* Most names of a kind in a statement; the search is linear. More: nothing is deferred. */
+/* Maximum names of a kind in a statement; the search is linear. With more, nothing is deferred. */
 #define NAMES_MAX 1024
 
 struct names {
@@ -109,7 +109,7 @@ is_simple(const struct sql_statement *s, int node)
 	return true;
 }
 
-/* Whether a star means all columns as they are. Columns may be left out. */
+/* Whether a star means all columns unchanged. Columns may be left out. */
 static bool
 is_plain_star(const struct sql_statement *s, int star)
 {

@@ -4,7 +4,7 @@
  * The part of DuckDB's C API that is used. The library is loaded when it is needed, so that
  * programs are built and run without it.
  *
- * A member of struct duckdb_api is the function with this name behind `duckdb_`.
+ * A member of struct duckdb_api is the function with this name after `duckdb_`.
  * duckdb_arrow_scan() and duckdb_arrow_array_scan() are left out on purpose: they ignore filters
  * and the order of columns, and give wrong results without an error (duckdb pull request 16050).
  *

@@ -26,9 +26,9 @@ struct ipc_reader;
 
 /** A body in memory. */
 struct ipc_body {
-	const uint8_t *bytes; /**< aligned to 8 at least */
+	const uint8_t *bytes; /**< aligned to at least 8 */
 	uint64_t size;
-	void (*release)(void *arg); /**< the bytes are not needed any more; any thread */
+	void (*release)(void *arg); /**< the bytes are no longer needed; any thread */
 	void *arg;
 };
 

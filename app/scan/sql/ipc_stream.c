@@ -373,7 +373,7 @@ count_nulls(const struct ArrowArray *a)
 	return nulls;
 }
 
-/* Offset behind the last row. */
+/* Offset after the last row. */
 static uint64_t
 last_offset(const struct ArrowArray *a, uint32_t width)
 {

@@ -59,7 +59,7 @@ struct ipc_type {
 /** Read a format string. @return 0; -ENOTSUP */
 int ipc_type_read(const char *format, struct ipc_type *t);
 
-/** Read a number from 0 to INT32_MAX, and go behind it. @return false: none */
+/** Read a number from 0 to INT32_MAX, and skip it. @return false: none */
 bool ipc_int_read(const char **text, int32_t *value);
 
 #endif /* SQL_IPC_TYPE_H */

@@ -13,9 +13,9 @@
 #define SQL_KEPT_MAX   16   /**< statements of a session; the least recently used one is freed */
 #define SQL_KEPT_BYTES 4096 /**< longest text */
 /**
- * Most CPU time of an execution, without that of sql_catalog_check(), ns. A plan has constants that
- * were computed, and tables of its last execution: all of this memory takes time to write, and is
- * not freed before the plan is.
+ * Maximum CPU time of an execution, without that of sql_catalog_check(), ns. A plan has constants
+ * that were computed, and tables of its last execution: all of this memory takes time to write, and
+ * is not freed before the plan is.
  */
 #define SQL_KEPT_NS 10000000
 

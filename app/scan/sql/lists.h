@@ -5,10 +5,10 @@
  *
  * The engine gets a handle of 8 bytes in place of each value of a deferred column, in a vector of
  * the column's own type: a list has the handle's bytes as its items, a BLOB has them as its bytes.
- * The statement passes the handles on as they are (sql/defer.h). Behind the engine, each handle is
- * resolved to the items in the mapped file.
+ * The statement passes the handles on unchanged (sql/defer.h). In the result of the engine, each
+ * handle is resolved to the items in the mapped file.
  *
- * Handles are of one statement. Any thread may call the functions, except where noted.
+ * Handles are valid for one statement. Any thread may call the functions, except where noted.
  */
 #ifndef SQL_LISTS_H
 #define SQL_LISTS_H

@@ -22,7 +22,7 @@ struct map_guard;
  */
 struct map_guard *map_guard_add(const void *data, size_t size);
 
-/** End a guard; NULL is allowed. The mapping must not be read any more. Any thread. */
+/** End a guard; NULL is allowed. The mapping must not be read from now on. Any thread. */
 void map_guard_remove(struct map_guard *g);
 
 /** Whether a page of the mapping could not be read. Any thread. */

@@ -321,7 +321,7 @@ take_validity(
 
 	if (nulls == 0 && c->nulls == 0)
 		return NULL;
-	/* behind the last row as DuckDB's conversion has it: ones */
+	/* after the last row as DuckDB's conversion has it: ones */
 	if (c->nulls == 0)
 		memset(c->validity, 0xff, (at + 63) / 64 * sizeof(*c->validity));
 	for (i = (at + 63) / 64; i < (at + rows + 63) / 64; i++)
@@ -494,7 +494,7 @@ clear_rows(const struct ArrowSchema *f, const struct ArrowArray *a, uint64_t row
 	}
 }
 
-/* Write zeros to all values behind NULL. */
+/* Write zeros to the values of all rows that are NULL. */
 static void
 clear_nulls(const struct ArrowSchema *f, const struct ArrowArray *a)
 {

@@ -48,7 +48,7 @@ void sql_reader_close(struct sql_reader *r);
  * smaller ones joined. The first batch is one chunk at most, and the next ones have at most as many
  * chunks as all before, so that the first rows come early. No effect on results with columns that
  * DuckDB converts.
- * @param bytes  most bytes of a body; only one row may be larger
+ * @param bytes  maximum bytes of a body; only one row may be larger
  */
 void sql_reader_batch_bytes(struct sql_reader *r, uint64_t bytes);
 

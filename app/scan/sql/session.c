@@ -243,7 +243,7 @@ sql_session_close(struct sql_session *s)
 	if (s->db != NULL)
 		s->api->close(&s->db);
 	forget_views(s);
-	/* no thread of the engine reads rows any more */
+	/* no thread of the engine reads rows */
 	sql_lists_free(&s->tables.lists);
 }
 
@@ -284,7 +284,7 @@ find_run(struct sql_session *s, const struct sql_name *n, const struct sql_run *
 	return 0;
 }
 
-/* The view that a name of a statement is of. */
+/* The view that a name of a statement refers to. */
 struct view {
 	struct sql_name name; /* of the view: the same for all names of it */
 	enum arrow_table table;
@@ -503,7 +503,7 @@ is_run_list(const struct sql_name *n)
 static int
 create_views(struct sql_session *s, const struct sql_statement *parsed)
 {
-	/* if it is not known which table a name is of, it may be of any with its last part */
+	/* if the table of a name is unknown, it may be any table with its last part */
 	const struct sql_name all = {.last = UINT64_MAX};
 	bool unknown[ARROW_TABLES + 1] = {false};
 	struct view *views, v;

@@ -738,7 +738,7 @@ is_name_byte(char c)
 	return isalnum((unsigned char)c) || c == '_' || (c & 0x80) != 0;
 }
 
-/* @return the first byte behind a text in quotes */
+/* @return the first byte after a text in quotes */
 static const char *
 skip_quoted(const char *at, bool escapes)
 {
@@ -750,7 +750,7 @@ skip_quoted(const char *at, bool escapes)
 	return *at != '\0' ? at + 1 : at;
 }
 
-/* @return the first byte behind $TAG$ text $TAG$; NULL: it is no such text */
+/* @return the first byte after $TAG$ text $TAG$; NULL: it is no such text */
 static const char *
 skip_dollars(const char *at)
 {
@@ -770,7 +770,7 @@ skip_dollars(const char *at)
 	return end;
 }
 
-/* @return the first byte behind a comment, of which several can be nested */
+/* @return the first byte after a comment, of which several can be nested */
 static const char *
 skip_comment(const char *at)
 {
@@ -824,7 +824,7 @@ sql_statement_length(const char *sql)
 	return end - sql;
 }
 
-/* @return the first byte behind blanks and comments */
+/* @return the first byte after blanks and comments */
 static const char *
 skip_blanks(const char *at)
 {
@@ -838,7 +838,7 @@ skip_blanks(const char *at)
 	}
 }
 
-/* @return the first byte behind a word; NULL: another one is there */
+/* @return the first byte after a word; NULL: another one is there */
 static const char *
 skip_word(const char *at, const char *word)
 {

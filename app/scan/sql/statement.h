@@ -10,8 +10,8 @@
  *
  * - Terms of WHERE that are joined by AND: `frame` compared with an integer by =, <, <=, > or >=,
  *   BETWEEN two integers, or IN a list of integers. Integers are constants without a cast.
- * - `frame` is of one table of FROM: the only one; or with the table's name or alias in front; or
- *   it is in USING of all joins, which are all inner.
+ * - `frame` belongs to one table of FROM: the only one; or with the table's name or alias in front;
+ *   or it is in USING of all joins, which are all inner.
  * - The joins of this FROM are inner, left, right, full or cross joins, and none of the tables has
  *   a sample or other names for its columns.
  *
@@ -19,8 +19,9 @@
  * statement has a name several times, its range covers all of them. In all other cases the range is
  * that of all frames.
  *
- * Names are as they are written. Several can be of one table, such as `frames` and `main.frames`:
- * the user of the ranges must find these and cover all of them, with sql_name_cover().
+ * Names have their spelling in the statement. Several can refer to one table, such as `frames` and
+ * `main.frames`: the user of the ranges must find these and cover all of them, with
+ * sql_name_cover().
  */
 #ifndef SQL_STATEMENT_H
 #define SQL_STATEMENT_H
@@ -39,7 +40,7 @@
  */
 #define SQL_STATEMENT_MAX (1u << 17)
 
-/** Name of a table of FROM, as it is written. */
+/** Name of a table of FROM, with its spelling in the statement. */
 struct sql_name {
 	const char *catalog; /**< "": none */
 	const char *schema;  /**< "": none. Of two parts, the first is here: it may be a catalog */
@@ -93,7 +94,7 @@ void sql_statement_free(struct sql_statement *s);
  */
 size_t sql_statement_length(const char *sql);
 
-/** The statement behind EXPLAIN; NULL: it does not begin with EXPLAIN, or with EXPLAIN ANALYZE. */
+/** The statement after EXPLAIN; NULL: it does not begin with EXPLAIN, or with EXPLAIN ANALYZE. */
 const char *sql_statement_explained(const char *sql);
 
 /** Extend the range of a name by that of another. */
