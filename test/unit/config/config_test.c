@@ -235,7 +235,8 @@ numbers_are_whole(void **state)
 	/* an empty list is a mistake: it means neither all nor none */
 	assert_int_equal(config_set(c, "--set", "a.empty="), 0);
 	assert_int_equal(config_list(c, "a", "empty", "none", list, 8, 9), 0);
-	assert_non_null(strstr(config_mistake(c), "[a] empty = (empty): must be 'none' or at most 8"));
+	assert_non_null(
+		strstr(config_mistake(c), "[a] empty = (empty): must be 'none' or at most 8"));
 	assert_int_equal(config_set(c, "--set", "a.comma=1,"), 0);
 	assert_int_equal(config_list(c, "a", "comma", "none", list, 8, 9), 0);
 	assert_non_null(strstr(config_mistake(c), "[a] comma = 1,: must be"));
