@@ -24,8 +24,8 @@
  *
  * Any thread except an lcore may call these functions. Calls are serialized. Those that configure,
  * arm, start, stop and abort a run, and run_give_up(), may wait for the file system. The functions
- * run_get_... never do. While a run is being armed or ended, other commands are refused immediately,
- * except that a stop ends the arming.
+ * run_get_... never do. While a run is being armed or ended, other commands are refused
+ * immediately, except that a stop ends the arming.
  */
 #ifndef RUN_H
 #define RUN_H
