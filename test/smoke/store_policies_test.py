@@ -91,7 +91,7 @@ def telemetry(w, endpoint, of_stores, of_rdma):
     series = monitoring.series_of(endpoint, values)
     for one in replies['/braggline/egress']['stores'].values():
         labels = frozenset({('store', one['address'])})
-        want(values['egress_store_durable_batches', labels] == one['durable'], one)
+        want(values['egress_store_durable_batches_total', labels] == one['durable'], one)
         want(values['egress_store_up', labels] == (one['state'] == 'up'), one)
     want(module.metrics(exporter_test.Sock(store)) == [], 'a store is no receiver')
     module = exporter_test.load(of_stores)
@@ -107,7 +107,7 @@ def telemetry(w, endpoint, of_stores, of_rdma):
     monitoring.check(os.path.dirname(endpoint), {
         **series, **monitoring.series_of(of_rdma, values)})
     values, _ = exporter_test.collect(module, store)
-    want(values['durable_batches', frozenset()] > 0 and values['streams', frozenset()] > 0, values)
+    want(values['durable_batches_total', frozenset()] > 0 and values['streams', frozenset()] > 0, values)
 
 
 def documented(program, replies):
