@@ -599,6 +599,7 @@ store_runs_latency(const struct store_runs *s)
 			add_latency(&latency, s->run[i].writer[k]);
 	}
 	pthread_mutex_unlock(&view_lock);
+	return latency;
 }
 
 int
