@@ -304,7 +304,6 @@ serve(void *arg)
 		if (number != 0 && !stopping) {
 			/* first, because a client may be requesting the next run */
 			run_close(s->run);
-			watchdog_ending(s->watchdog, get_progress, s->run);
 			LOG(INFO, "stopping on signal: %s\n", strsignal(number));
 			/* if the run could not be stopped in time, try again */
 			stopping = run_get_state(s->run) == RUN_IDLE || run_stop(s->run) == 0;
@@ -337,6 +336,7 @@ serve(void *arg)
 static int
 receive(struct service *s)
 {
+	const struct watchdog_end end = {&signalled, get_progress, s->run};
 	struct run_status status;
 	pthread_t thread;
 	struct ledger all;
@@ -355,7 +355,7 @@ receive(struct service *s)
 	if (s->settings->service)
 		run_on_end(s->run, report_run, s);
 	run_polled(s->run);
-	s->watchdog = watchdog_start(s->pipeline->lcores, &s->pipeline->writer_cpus);
+	s->watchdog = watchdog_start(s->pipeline->lcores, &s->pipeline->writer_cpus, &end);
 	ret = pthread_create(&thread, NULL, serve, s);
 	if (ret != 0) {
 		LOG(ERR, "cannot start the service thread: %s\n", strerror(ret));

@@ -55,6 +55,7 @@ struct run {
 	 */
 	pthread_mutex_t lock;
 	bool busy;
+	uint64_t progress;	   /**< last result of run_get_progress(), of its thread */
 	pthread_cond_t free;	   /**< `busy` was cleared */
 	void (*report)(void *arg); /**< run_on_end(); NULL: none */
 	void *report_arg;
@@ -767,6 +768,8 @@ finish(struct run *r, bool failed)
 	begin_waiting(r);
 	close_files(r, &closing);
 	end_waiting(r);
+	/* a command that was refused meanwhile is not the result of the run */
+	r->message[0] = '\0';
 	failed |= !closing.drained;
 	if (r->began && r->pipeline->stores != NULL &&
 		egress_lost_doubts(r->pipeline->stores) > 0) {
@@ -1402,7 +1405,9 @@ run_get_progress(struct run *r)
 	struct batch_writer_stats s;
 	uint64_t sum;
 
-	pthread_mutex_lock(&r->lock);
+	/* a holder of the lock may wait for a file system that hangs */
+	if (pthread_mutex_trylock(&r->lock) != 0)
+		return r->progress;
 	sum = r->runs + r->state;
 	if (r->writer != NULL) {
 		batch_writer_stats_get(r->writer, &s);
@@ -1414,6 +1419,7 @@ run_get_progress(struct run *r)
 	pthread_mutex_unlock(&r->lock);
 	if (r->pipeline->stores != NULL && egress_is_ending(r->pipeline->stores))
 		sum += rte_rdtsc();
+	r->progress = sum;
 	return sum;
 }
 

@@ -176,7 +176,8 @@ void run_get_status(struct run *r, struct run_status *status);
 
 /**
  * Return a number that changes when data of the run is taken, written or sent, and always while the
- * end of the run waits for stores, which [egress] end_ms limits.
+ * end of the run waits for stores, which [egress] end_ms limits. It never waits. One thread may
+ * call it.
  */
 uint64_t run_get_progress(struct run *r);
 

@@ -35,37 +35,40 @@ struct watchdog {
 	pthread_cond_t wake;
 	/* protected by the lock */
 	bool stop;
-	bool has_status;		 /**< `status` was not sent yet */
-	char status[128];		 /**< line for the user */
-	uint64_t (*progress)(void *arg); /**< of the end of the process; NULL: it does not end */
-	void *progress_arg;
-	bool has_progress; /**< watchdog_ending() was called since the last check */
+	bool has_status;  /**< `status` was not sent yet */
+	char status[128]; /**< line for the user */
 	/* used by the thread only */
+	struct watchdog_end end;
+	bool ends; /**< the service manager was asked for more time */
 	uint64_t seen[RTE_MAX_LCORE];
 	uint64_t seen_progress;
 };
 
-/** Return true if the end of the process has made progress since the last call. */
-static bool
-has_progressed(struct watchdog *w, uint64_t (*progress)(void *arg))
+/**
+ * Ask for more time when the process begins to end, and whenever the end has made progress.
+ * @param stop  the thread ends: what end.progress() reads may be freed
+ */
+static void
+extend(struct watchdog *w, bool stop)
 {
 	const uint64_t seen = w->seen_progress;
 
-	w->seen_progress = progress(w->progress_arg);
-	return w->seen_progress != seen;
+	if (__atomic_load_n(w->end.signalled, __ATOMIC_RELAXED) == 0 || (w->ends && stop))
+		return;
+	if (w->ends)
+		w->seen_progress = w->end.progress(w->end.arg);
+	if (!w->ends || w->seen_progress != seen)
+		service_manager_extend(EXTEND_US);
+	w->ends = true;
 }
 
-/**
- * Wait until the time has passed, or send a status or the first request for more time.
- * @return false: the thread must end
- */
+/** Wait until the time has passed, or send a status. @return false: the thread must end */
 static bool
 pause_us(struct watchdog *w, uint64_t us)
 {
 	char status[sizeof(w->status)] = "";
-	uint64_t (*progress)(void *arg);
 	struct timespec until;
-	bool stop, ends;
+	bool stop;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += (time_t)(us / 1000000);
@@ -75,20 +78,15 @@ pause_us(struct watchdog *w, uint64_t us)
 		until.tv_sec++;
 	}
 	pthread_mutex_lock(&w->lock);
-	while (!w->stop && !w->has_status && !w->has_progress &&
+	while (!w->stop && !w->has_status &&
 		pthread_cond_timedwait(&w->wake, &w->lock, &until) != ETIMEDOUT)
 		;
 	stop = w->stop;
 	if (w->has_status)
 		rte_strscpy(status, w->status, sizeof(status));
 	w->has_status = false;
-	progress = w->progress;
-	ends = w->has_progress;
-	w->has_progress = false;
 	pthread_mutex_unlock(&w->lock);
-	/* what `progress` reads is freed after the stop */
-	if (ends || (!stop && progress != NULL && has_progressed(w, progress)))
-		service_manager_extend(EXTEND_US);
+	extend(w, stop);
 	if (status[0] != '\0')
 		service_manager_status(status);
 	return !stop;
@@ -118,7 +116,7 @@ watch(void *arg)
 }
 
 struct watchdog *
-watchdog_start(const struct lcores *lcores, const cpu_set_t *cpus)
+watchdog_start(const struct lcores *lcores, const cpu_set_t *cpus, const struct watchdog_end *end)
 {
 	struct watchdog *w;
 	int ret;
@@ -131,6 +129,7 @@ watchdog_start(const struct lcores *lcores, const cpu_set_t *cpus)
 		return NULL;
 	}
 	w->lcores = lcores;
+	w->end = *end;
 	pthread_mutex_init(&w->lock, NULL);
 	monotonic_cond_init(&w->wake);
 	ret = pthread_create(&w->thread, NULL, watch, w);
@@ -152,19 +151,6 @@ watchdog_status(struct watchdog *w, const char *status)
 	pthread_mutex_lock(&w->lock);
 	rte_strscpy(w->status, status, sizeof(w->status));
 	w->has_status = true;
-	pthread_cond_signal(&w->wake);
-	pthread_mutex_unlock(&w->lock);
-}
-
-void
-watchdog_ending(struct watchdog *w, uint64_t (*progress)(void *arg), void *arg)
-{
-	if (w == NULL)
-		return;
-	pthread_mutex_lock(&w->lock);
-	w->progress = progress;
-	w->progress_arg = arg;
-	w->has_progress = true;
 	pthread_cond_signal(&w->wake);
 	pthread_mutex_unlock(&w->lock);
 }

@@ -20,23 +20,25 @@
 struct lcores;
 struct watchdog;
 
+/** The end of the process. */
+struct watchdog_end {
+	const int *signalled; /**< atomic; not 0: the process ends */
+	/** any number that changes with the progress of the end; called by the thread */
+	uint64_t (*progress)(void *arg);
+	void *arg;
+};
+
 /**
  * Start the thread, if a service manager waits for messages.
  * @param cpus  CPUs of the thread
+ * @param end   copied
  * @return NULL: no service manager waits, or the thread could not be started (logged)
  */
-struct watchdog *watchdog_start(const struct lcores *lcores, const cpu_set_t *cpus);
+struct watchdog *watchdog_start(
+	const struct lcores *lcores, const cpu_set_t *cpus, const struct watchdog_end *end);
 
 /** Have the service manager show another line of status. @param w  NULL: no effect */
 void watchdog_status(struct watchdog *w, const char *status);
-
-/**
- * Ask the service manager from now on to wait while the process ends, each time that the progress
- * has changed, and at once.
- * @param w         NULL: no effect
- * @param progress  any number that changes with the progress; called by the thread
- */
-void watchdog_ending(struct watchdog *w, uint64_t (*progress)(void *arg), void *arg);
 
 /** Tell the service manager that the process ends, and end the thread. @param w  NULL: no effect */
 void watchdog_stop(struct watchdog *w);

@@ -274,6 +274,7 @@ query(const struct scan_list *list, const struct query_options *o)
 		.memory = o->memory,
 		.any_order = o->unordered,
 		.defer = true,
+		.join = true,
 	};
 	char problem[1024], *text = NULL;
 	const char *sql = o->sql;

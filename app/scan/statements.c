@@ -229,7 +229,8 @@ execute_local(void *arg, const char *sql)
 	const struct sql_limits limits = {.threads = l->options.threads,
 		.memory = l->options.memory,
 		.any_order = l->options.unordered,
-		.defer = true};
+		.defer = true,
+		.join = true};
 	struct engine *e;
 	bool missing, damaged;
 	int status;

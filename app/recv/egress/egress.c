@@ -886,8 +886,10 @@ do_begin(struct egress *e, const struct command *c)
 	if (index < 0)
 		return index;
 	ret = egress_open_senders(e, index);
-	if (ret < 0)
+	if (ret < 0) {
+		e->run[index].retiring = true;
 		return ret;
+	}
 	/*
 	 * Up to here, batches that the run before has left in the journal are counted for it. The
 	 * writer has not begun.
@@ -1073,10 +1075,10 @@ egress_poll(void *arg)
 /* ---- calls of other threads ---- */
 
 #define SLEEP_US 50 /* sleep while waiting for a command */
-/* The lcore takes commands in every iteration. A timeout means that it does not poll at all. */
+/* a run does not begin if the lcore has not taken the command for this time */
 #define COMMAND_TIMEOUT_MS 5000
 #define LOG_WAIT_MS	   1000 /* log a wait for stores that takes longer */
-#define WAIT_US		   1000 /* delay before a repeated command, or before room is looked for again */
+#define WAIT_US		   1000 /* before a repeated command, or another search for room */
 /* Part of the journal that a room for the largest batch may take; it may not need all of it. */
 #define ROOM_PART 4
 
@@ -1110,13 +1112,16 @@ egress_wait(struct egress *e)
 }
 
 /*
- * Send a command to the lcore, and wait for its result. @return -ETIMEDOUT: the lcore does not
- * poll; the command is not executed later
+ * Send a command to the lcore, and wait for its result. Only COMMAND_BEGIN has a time limit: a run
+ * whose COMMAND_END is not executed would never be over. The watchdog ends a process whose lcore
+ * no longer polls.
+ * @return -ETIMEDOUT: COMMAND_BEGIN was not taken in time, and is not executed later
  */
 static int
 ask(struct egress *e, const struct command *command)
 {
-	const uint64_t until = xfer_qp_clock() + COMMAND_TIMEOUT_MS;
+	const uint64_t until =
+		command->order == COMMAND_BEGIN ? xfer_qp_clock() + COMMAND_TIMEOUT_MS : UINT64_MAX;
 	int ret;
 
 	e->command = *command;
@@ -1398,12 +1403,11 @@ wait_for_stores(struct egress *e)
 	struct command end = {.order = COMMAND_END};
 	unsigned int logged = 0, signals, i;
 	bool waits = false;
-	int ret;
 
 	for (i = 0; i < XFER_TABLES; i++)
 		end.batches[i] = e->stats[i].put;
-	ret = ask(e, &end);
-	while (ret == 0 && (ret = ask(e, &is_over)) == 0) {
+	(void)ask(e, &end);
+	while (ask(e, &is_over) == 0) {
 		const uint64_t now = xfer_qp_clock();
 
 		signals = __atomic_load_n(&nb_signals, __ATOMIC_RELAXED);
@@ -1423,12 +1427,7 @@ wait_for_stores(struct egress *e)
 		}
 		let_go_on(e, WAIT_US);
 	}
-	if (ret < 0)
-		LOG(ERR,
-			"run ends although the egress lcore does not poll; batches that stores "
-			"have not taken stay in %s\n",
-			e->settings.journal);
-	return RTE_MIN(ret, 0);
+	return 0;
 }
 
 int
