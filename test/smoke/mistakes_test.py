@@ -1605,7 +1605,7 @@ def settings_that_are_empty_or_too_much(where):
     """The message names the key."""
     for setting, line in (
             ('output.directory=', '[output] directory = (empty): give a value'),
-            ('lcores.rx=', "[lcores] rx = : must be 'auto' or at most"),
+            ('lcores.rx=', "[lcores] rx = (empty): must be 'auto' or at most"),
             ('detector.absent=all', "[detector] absent = all: must be 'none' or at most"),
             ('detector.absent=0', '[detector] absent = 0: leaves no stream that sends'),
             ('detector.rows=12', '[detector] rows = 12: must be a multiple of 8, 8 ... 512'),

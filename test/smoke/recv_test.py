@@ -129,7 +129,7 @@ def mistakes_are_named(where):
             ('detektor.modules=3', 2, r'\[detektor\] modules = 3', 'not a known section'),
             ('detector.modules=33', 2, r'\[detector\] modules = 33', r'1 \.\.\. 32'),
             ('detector.type=eiger9', 2, r'\[detector\] type = eiger9', 'jungfrau'),
-            ('output.format=tiff', 2, r'\[output\] format = tiff', 'csr image raw'),
+            ('output.format=tiff', 2, r'\[output\] format = tiff', 'csr, image or raw'),
             ('run.name=a/b', 2, r'\[run\] name = a/b', 'letters'),
             ('nonsense', 2, "'nonsense': expected section.key=value"),
             ('port 0.device=net_replay7', 1, "'net_replay7'", '--vdev'),
