@@ -27,7 +27,8 @@ def serving(build, where, *options, command=None, **others):
 
     def address():
         want(process.poll() is None, 'the exporter does not start:', lines())
-        return lines()
+        # the line may not be complete yet
+        return [line for line in lines() if line.endswith('/targets')]
     with open(f'{where}/exporter.log', 'w', encoding='utf-8') as log, \
             background.start([command or program(build), '--listen', '127.0.0.1:0', *options], stderr=log, **others) as process:
         try:
