@@ -86,7 +86,7 @@ def session(t, where, value):
     for wrong in (('--bins', '0'), ('--bins', '16384'), ('--bins', '9x'), ('--unit', 'nm'),
                   ('--polarization', '2'), ('--polarization', 'nan')):
         scan(path, '--profile', '-', *wrong, status=2, message=f'{wrong[0]}: expected')
-    scan(path, '--bins', '5', status=2, message='require --profile')
+    scan(path, '--bins', '5', status=2, message='only with --profile')
     sparse = record(t, where, 'sparse', 'output.format=csr')
     want(not scan(sparse, '--profile', '-', message='are no full images'), 'profiles of CSR')
     scan(path, '--profile', f'{where}/none/p.csv', status=1, message='cannot write')
