@@ -150,8 +150,7 @@ connect_qps(void)
 	const struct rdma_roce_reference reference = {.base = (uintptr_t)region(REGION_NONE),
 		.length = REGION,
 		.rkey = rdma_mr_rkey(mrs[REGION_NONE]),
-		.max_bytes = REFERENCE_MAX,
-		.receive_only = true};
+		.max_bytes = REFERENCE_MAX};
 
 	memcpy(&peer.addr, rig_address(1, 0), sizeof(peer.addr));
 	for (unsigned int i = 0; i < QPS; i++) {
@@ -159,6 +158,7 @@ connect_qps(void)
 			.recv_cq = rig[0].cq,
 			.type = types[i],
 			.reference = i == QP_REFERENCE ? &reference : NULL,
+			.receive_only = i == QP_REFERENCE,
 			.max_send_wr = 4,
 			.max_recv_wr = 4,
 			.max_rd_atom = 2,
