@@ -782,6 +782,7 @@ run_query(struct scan_worker *w)
 {
 	char error[sizeof(w->session.error)] = "";
 	struct scan_record r = {.kind = SCAN_END};
+	bool unreadable = false;
 	enum scan_end why;
 	const char *path;
 	int ret;
@@ -802,6 +803,9 @@ run_query(struct scan_worker *w)
 	}
 	if (ret < 0) {
 		__atomic_add_fetch(&w->config.work->failed, 1, __ATOMIC_RELAXED);
+		unreadable = w->opened && sql_catalog_unreadable(&w->catalog) != NULL;
+		if (unreadable)
+			(void)wait_gathered(w);
 		pthread_mutex_lock(&w->lock);
 		why = w->end;
 		pthread_mutex_unlock(&w->lock);
@@ -813,8 +817,11 @@ run_query(struct scan_worker *w)
 		put_error(w, ret, why, error);
 	}
 	w->times.ended = rte_rdtsc();
-	/* an engine that was interrupted executes no further statement */
-	if (flush(w, true) < 0)
+	/*
+	 * An engine that was interrupted executes no further statement. With a file that could not
+	 * be read, each statement would fail.
+	 */
+	if (flush(w, true) < 0 || unreadable)
 		close_engine(w);
 }
 
