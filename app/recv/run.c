@@ -750,6 +750,7 @@ finish(struct run *r, bool failed)
 	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	struct run_status *last = &r->last;
 	struct closing closing;
+	char message[sizeof(r->message)];
 	char path[PATH_MAX];
 	const char *preview;
 
@@ -765,11 +766,12 @@ finish(struct run *r, bool failed)
 		if (!r->aborted && !failed)
 			run_notes_frames(&r->notes, b, &r->settings.frames);
 	}
+	rte_strscpy(message, r->message, sizeof(message));
 	begin_waiting(r);
 	close_files(r, &closing);
 	end_waiting(r);
 	/* a command that was refused meanwhile is not the result of the run */
-	r->message[0] = '\0';
+	rte_strscpy(r->message, message, sizeof(r->message));
 	failed |= !closing.drained;
 	if (r->began && r->pipeline->stores != NULL &&
 		egress_lost_doubts(r->pipeline->stores) > 0) {

@@ -361,6 +361,7 @@ armed_and_stopped(void **state)
 	assert_int_equal(run_arm(r), 0);
 	run_give_up(r, "test");
 	run_get_status(r, &status);
+	assert_non_null(strstr(status.message, "aborted: test"));
 	assert_int_equal(status.ledger.frames, 0);
 	assert_int_equal(status.last_frame, 0);
 	assert_int_equal(ledgers_kept, kept);
