@@ -5,6 +5,7 @@
 #include <rte_log.h>
 
 #include "arrow/tables.h"
+#include "counter.h"
 #include "egress/overload.h"
 #include "fail_point.h"
 
@@ -16,9 +17,6 @@ extern int egress_logtype;
 #define SPILL_PAUSE_MS 1000 /* pause after a batch was returned */
 /* spilling ends when the journal is below half the level at which it began */
 #define LOW_PART 2
-
-#define SET(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELAXED)
-#define GET(member)	   __atomic_load_n(&(member), __ATOMIC_RELAXED)
 
 const char *
 egress_level_name(enum egress_level level)
@@ -114,7 +112,7 @@ take_results(struct overload *o, uint64_t now)
 				keep_copies(o, result[i].batch, &b);
 			journal_release_spilled(o->config.journal, result[i].batch);
 			o->config.spilled(o->config.arg, result[i].batch);
-			SET(o->nb_spilled, o->nb_spilled + 1);
+			counter_add(&o->nb_spilled, 1);
 			continue;
 		}
 		journal_assign(o->config.journal, result[i].batch, JOURNAL_NOBODY);
@@ -159,8 +157,8 @@ climb(struct overload *o, uint64_t now)
 {
 	uint64_t room, used = fill(o, &room);
 	const uint64_t mark = room / 100 * o->config.percent;
-	const uint64_t refused = GET(o->refused);
-	const bool full = GET(o->full);
+	const uint64_t refused = counter_get(&o->refused);
+	const bool full = __atomic_load_n(&o->full, __ATOMIC_RELAXED);
 
 	if (refused != o->refused_seen) {
 		o->refused_seen = refused;
@@ -207,17 +205,17 @@ overload_spills(const struct overload *o)
 void
 overload_note_room(struct overload *o, bool found)
 {
-	SET(o->full, !found);
+	COUNTER_SET(o->full, !found);
 }
 
 void
 overload_note_refused(struct overload *o)
 {
-	SET(o->refused, o->refused + 1);
+	counter_add(&o->refused, 1);
 }
 
 uint64_t
 overload_spilled(const struct overload *o)
 {
-	return GET(o->nb_spilled);
+	return counter_get(&o->nb_spilled);
 }
