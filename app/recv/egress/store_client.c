@@ -42,8 +42,8 @@ struct queue {
 	uint32_t room; /* a power of two */
 };
 
-/* A remote slot in use. */
-struct used {
+/* The use of a remote slot. */
+struct slot_use {
 	uint32_t batch; /* NO_BATCH: free */
 	uint32_t stage;
 };
@@ -61,29 +61,30 @@ struct store_client {
 	bool finish;
 	struct backoff backoff; /* ms */
 	uint64_t down_since;
-	/* State of this connection. */
-	uint64_t sent; /* messages sent */
-	uint64_t received;
-	uint64_t heard; /* ms */
-	uint64_t said;
-	uint64_t heartbeat;
-	uint64_t silence;
-	struct stream_contents moved[XFER_TABLES]; /* sent as REASSIGNED */
-	unsigned int told; /* progress of REASSIGNED and HELD: `moved` of each table, then `mine` */
-	size_t logged_at;  /* batches of the current one already sent */
-	bool all_sent;
-	bool said_how; /* the store has reported its state */
-	/* sent as HELD: batches that INVENTORY may report, as of the start of the exchange */
-	struct interval_set mine[XFER_TABLES];
-	struct stream_contents held[XFER_TABLES]; /* the same batches, as sent */
-	struct interval_set have[XFER_TABLES];	  /* the batches of it that the store has */
-	unsigned int have_table;
-	uint64_t have_next; /* lowest number of this table not reported yet */
-	bool have_all;
+	/* State of this connection. Times are in ms of xfer_qp_clock(). */
+	uint64_t messages_sent;
+	uint64_t messages_received;
+	uint64_t last_received_at;
+	uint64_t last_sent_at;
+	uint64_t heartbeat_ms; /* send at least once in this time */
+	uint64_t silence_ms;   /* without a message for this time, the store is gone */
+	struct stream_contents reassigned[XFER_TABLES];
+	/* lists sent completely: REASSIGNED of each table, then HELD of each table */
+	unsigned int lists_sent;
+	size_t list_at; /* number of batches of the current list already sent */
+	bool all_lists_sent;
+	bool state_reported; /* by the store */
+	/* batches that INVENTORY may report, as of the start of the exchange */
+	struct interval_set held[XFER_TABLES];
+	struct stream_contents held_contents[XFER_TABLES]; /* the same batches, as sent */
+	struct interval_set inventory[XFER_TABLES];	   /* of these: the store has them */
+	unsigned int inventory_table;
+	uint64_t inventory_next; /* lowest number of this table not reported yet */
+	bool inventory_complete;
 	uint64_t recovering_since; /* ms: when the store's identity was known */
 	uint64_t waiting_since;	   /* ms: first INVENTORY; 0: none yet */
 	struct xfer_slot *slot;
-	struct used *used;
+	struct slot_use *slot_use;
 	uint32_t nb_slots;
 	uint32_t *free_slot[XFER_TABLES];
 	uint32_t nb_free[XFER_TABLES];
@@ -92,18 +93,18 @@ struct store_client {
 	uint32_t writes; /* WRITE requests in flight, for bodies and for descriptors */
 	/* ms: the last result, or the last time that no batch waited for one */
 	uint64_t progress_at;
-	uint64_t bad_since; /* ms: since when the store is not in a good state; 0: it is */
-	bool stuck;	    /* missing results were logged */
-	bool slow;	    /* the store syncs more slowly than expected, which was logged */
-	bool key_mistake;   /* the key file cannot be read, which was logged */
+	uint64_t bad_since;  /* ms: since when the store is not in a good state; 0: it is */
+	bool stuck;	     /* missing results were logged */
+	bool slow;	     /* the store syncs more slowly than expected, which was logged */
+	bool key_unreadable; /* the key file cannot be read, which was logged */
 	enum xfer_reason refused_for; /* the last reason to close a connection */
 	uint32_t refusals;	      /* ... in a row, since the last connection */
-	bool forbidden; /* the store refuses this receiver permanently, which was logged */
-	bool unpaired;	/* it was logged that there was no connection for XFER_DOWN_MS */
+	bool forbidden;	  /* the store refuses this receiver permanently, which was logged */
+	bool down_logged; /* it was logged that there was no connection for XFER_DOWN_MS */
 	struct xfer_stream stream[XFER_TABLES];
 	struct queue queue[XFER_TABLES];
 	/* Bit masks of batches. */
-	uint64_t here[JOURNAL_BATCHES / 64]; /* in a queue or a remote slot, never in two */
+	uint64_t pending[JOURNAL_BATCHES / 64]; /* in a queue or a remote slot, never in two */
 	/* the last body arrived with a wrong CRC: the copy is checked when it is sent again */
 	uint64_t suspect[JOURNAL_BATCHES / 64];
 	/* of these: the body arrived with a wrong CRC after such a check */
@@ -157,7 +158,7 @@ queue_put(struct store_client *s, struct queue *q, uint32_t batch)
 	uint32_t room, *at, i;
 
 	/* a batch that was reassigned and returned to this store may still be queued here */
-	if (mask_has(s->here, batch))
+	if (mask_has(s->pending, batch))
 		return 0;
 	if (q->nb == q->room) {
 		room = q->room > 0 ? 2 * q->room : 64;
@@ -170,7 +171,7 @@ queue_put(struct store_client *s, struct queue *q, uint32_t batch)
 		*q = (struct queue){at, 0, q->nb, room};
 	}
 	q->at[(q->head + q->nb++) & (q->room - 1)] = batch;
-	mask_add(s->here, batch);
+	mask_add(s->pending, batch);
 	return 0;
 }
 
@@ -211,7 +212,7 @@ store_client_fill_queues(struct store_client *s)
 	for (i = 0; i < XFER_TABLES; i++)
 		s->queue[i].nb = 0;
 	/* `suspect` stays: a batch that arrived wrong before is checked on every connection */
-	memset(s->here, 0, sizeof(s->here));
+	memset(s->pending, 0, sizeof(s->pending));
 	memset(s->corrupted, 0, sizeof(s->corrupted));
 	s->nb_corrupted = 0;
 	s->corrupted_since = 0;
@@ -244,14 +245,14 @@ store_client_take_slots(struct store_client *s, const struct xfer_grant *m)
 	reason = xfer_grant_slots(m, s->run.body_max, s->slot, &s->nb_slots);
 	if (reason != XFER_REASON_NONE)
 		return reason;
-	s->used = malloc(s->nb_slots * sizeof(*s->used));
+	s->slot_use = malloc(s->nb_slots * sizeof(*s->slot_use));
 	for (i = 0; i < XFER_TABLES; i++)
 		s->free_slot[i] = malloc(s->nb_slots * sizeof(uint32_t));
-	if (s->used == NULL || s->free_slot[0] == NULL || s->free_slot[1] == NULL)
+	if (s->slot_use == NULL || s->free_slot[0] == NULL || s->free_slot[1] == NULL)
 		return XFER_REASON_FAILED;
 	/* low numbers first */
 	for (i = s->nb_slots; i-- > 0;) {
-		s->used[i].batch = NO_BATCH;
+		s->slot_use[i].batch = NO_BATCH;
 		s->free_slot[s->slot[i].table][s->nb_free[s->slot[i].table]++] = i;
 	}
 	for (s->nb_free_stages = 0; s->nb_free_stages < WINDOW; s->nb_free_stages++)
@@ -266,7 +267,7 @@ store_client_take_slots(struct store_client *s, const struct xfer_grant *m)
  * @return 0; -ENOMEM
  */
 static int
-store_client_take_wrong(struct store_client *s, uint32_t batch, const struct journal_batch *b)
+store_client_take_corrupted(struct store_client *s, uint32_t batch, const struct journal_batch *b)
 {
 	s->stats.wrong_crc++;
 	if (!mask_has(s->suspect, batch)) {
@@ -279,13 +280,15 @@ store_client_take_wrong(struct store_client *s, uint32_t batch, const struct jou
 	mask_add(s->corrupted, batch);
 	if (s->nb_corrupted++ > 0)
 		return 0;
-	s->corrupted_since = s->heard;
-	s->resend_at = s->heard + XFER_CORRUPTED_MS;
+	s->corrupted_since = s->last_received_at;
+	s->resend_at = s->last_received_at + XFER_CORRUPTED_MS;
 	if (s->config.failover_ms > 0)
-		s->resend_at = RTE_MIN(s->resend_at, s->heard + s->config.failover_ms / 2);
-	if (s->corrupted_logged != 0 && s->heard < s->corrupted_logged + XFER_CORRUPTED_LOG_MS)
+		s->resend_at =
+			RTE_MIN(s->resend_at, s->last_received_at + s->config.failover_ms / 2);
+	if (s->corrupted_logged != 0 &&
+		s->last_received_at < s->corrupted_logged + XFER_CORRUPTED_LOG_MS)
 		return 0;
-	s->corrupted_logged = s->heard;
+	s->corrupted_logged = s->last_received_at;
 	CLIENT_LOG(WARNING, s,
 		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") arrived with a wrong "
 		"CRC-32C repeatedly, although the copy here is correct: the network path or the "
@@ -304,7 +307,8 @@ store_client_arrived(struct store_client *s, uint32_t batch)
 		return;
 	mask_remove(s->corrupted, batch);
 	/* others may arrive, too */
-	s->resend_at = RTE_MIN(s->resend_at, s->heard + XFER_CORRUPTED_MS / XFER_CORRUPTED_BATCHES);
+	s->resend_at = RTE_MIN(
+		s->resend_at, s->last_received_at + XFER_CORRUPTED_MS / XFER_CORRUPTED_BATCHES);
 	if (--s->nb_corrupted == 0)
 		s->corrupted_since = 0;
 }
@@ -348,27 +352,27 @@ store_client_take_results(struct store_client *s, const struct xfer_results *m)
 {
 	const struct xfer_result *result;
 	struct journal_batch b;
-	struct used *used;
+	struct slot_use *use;
 	uint32_t i, batch;
 
 	for (i = 0; i < m->nb; i++) {
 		result = &m->result[i];
 		if (result->entry >= s->nb_slots)
 			return XFER_REASON_MALFORMED;
-		used = &s->used[result->entry];
-		batch = used->batch;
+		use = &s->slot_use[result->entry];
+		batch = use->batch;
 		if (batch == NO_BATCH || !journal_get(s->config.journal, batch, &b) ||
 			b.sequence != result->sequence || b.table != result->table)
 			return XFER_REASON_ORDER;
-		s->progress_at = s->heard;
+		s->progress_at = s->last_received_at;
 		FAIL_POINT("recv.result");
-		used->batch = NO_BATCH;
-		mask_remove(s->here, batch);
-		s->free_stage[s->nb_free_stages++] = used->stage;
+		use->batch = NO_BATCH;
+		mask_remove(s->pending, batch);
+		s->free_stage[s->nb_free_stages++] = use->stage;
 		store_client_free_slot(s, result->entry, b.table, result->status == XFER_WRONG_CRC);
 		if (result->status == XFER_WRONG_CRC) {
 			s->stats.returned++;
-			if (store_client_take_wrong(s, batch, &b) < 0)
+			if (store_client_take_corrupted(s, batch, &b) < 0)
 				return XFER_REASON_FAILED;
 			continue;
 		}
@@ -522,7 +526,7 @@ store_client_check_copy(struct store_client *s, uint32_t index, const struct jou
 
 /* Connect again: HELD then has the batch, and the store reads its copy. */
 static void
-store_client_ask(struct store_client *s, const struct journal_batch *b)
+store_client_ask_for_copy(struct store_client *s, const struct journal_batch *b)
 {
 	CLIENT_LOG(WARNING, s,
 		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64 ") is damaged in the "
@@ -540,7 +544,7 @@ static bool
 store_client_must_ask(const struct store_client *s, uint32_t index, const struct journal_batch *b)
 {
 	return b->copies_stay && (b->given & 1u << b->owner) != 0 && !mask_has(s->suspect, index) &&
-		!interval_set_has(&s->mine[b->table], b->sequence);
+		!interval_set_has(&s->held[b->table], b->sequence);
 }
 
 /* Send the next batch of a table to a remote slot. @return true if one was sent */
@@ -564,11 +568,11 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 			!journal_check(s->config.journal, index))) {
 		queue_drop(&s->queue[table]);
 		store_client_arrived(s, index);
-		mask_remove(s->here, index);
+		mask_remove(s->pending, index);
 		return true;
 	}
 	if (store_client_must_ask(s, index, &b)) {
-		store_client_ask(s, &b);
+		store_client_ask_for_copy(s, &b);
 		return false;
 	}
 	nb_parts = journal_parts(&b, part);
@@ -592,7 +596,7 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 			"batch %" PRIu64 " of %" PRIu64 " bytes does not fit into a slot",
 			b.sequence, b.body_bytes);
 		queue_drop(&s->queue[table]);
-		mask_remove(s->here, index);
+		mask_remove(s->pending, index);
 		return true;
 	}
 	journal_give(s->config.journal, index);
@@ -606,7 +610,7 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	s->writes += writes;
 	s->nb_free[table]--;
 	s->nb_free_stages--;
-	s->used[number] = (struct used){index, stage};
+	s->slot_use[number] = (struct slot_use){index, stage};
 	s->stats.sent++;
 	s->stats.bytes += b.body_bytes + sizeof(*descriptor) + descriptor->metadata_bytes;
 	return true;
@@ -622,7 +626,7 @@ lost:
 
 /* Remove queued batches that have been reassigned meanwhile, up to the first one that has not. */
 static void
-store_client_forget_moved(struct store_client *s)
+store_client_drop_reassigned(struct store_client *s)
 {
 	struct journal_batch b;
 	uint32_t index, i;
@@ -633,7 +637,7 @@ store_client_forget_moved(struct store_client *s)
 			if (journal_get(s->config.journal, index, &b) && store_client_owns(s, &b))
 				break;
 			queue_drop(&s->queue[i]);
-			mask_remove(s->here, index);
+			mask_remove(s->pending, index);
 		}
 	}
 }
@@ -679,7 +683,7 @@ store_client_collect(struct store_client *s)
 			continue;
 		}
 		(void)journal_check(r, i);
-		if (stream_contents_append(&s->moved[b.table], b.sequence, content_of(&b)) < 0)
+		if (stream_contents_append(&s->reassigned[b.table], b.sequence, content_of(&b)) < 0)
 			return -ENOMEM;
 	}
 	/*
@@ -689,13 +693,14 @@ store_client_collect(struct store_client *s)
 	while ((i = journal_walk(r, &at)) != UINT32_MAX) {
 		if (!journal_get(r, i, &b) || !store_client_owns(s, &b))
 			continue;
-		if (interval_set_add(&s->mine[b.table], b.sequence, b.sequence) < 0 ||
-			stream_contents_append(&s->held[b.table], b.sequence, content_of(&b)) < 0)
+		if (interval_set_add(&s->held[b.table], b.sequence, b.sequence) < 0 ||
+			stream_contents_append(
+				&s->held_contents[b.table], b.sequence, content_of(&b)) < 0)
 			return -ENOMEM;
 	}
 	for (i = 0; i < XFER_TABLES; i++) {
-		stream_contents_sort(&s->moved[i]);
-		stream_contents_sort(&s->held[i]);
+		stream_contents_sort(&s->reassigned[i]);
+		stream_contents_sort(&s->held_contents[i]);
 	}
 	return 0;
 }
@@ -704,35 +709,35 @@ store_client_collect(struct store_client *s)
 static void
 send_list(struct store_client *s)
 {
-	const bool held = s->told >= XFER_TABLES;
-	const unsigned int table = s->told % XFER_TABLES;
-	const struct stream_contents *set = held ? &s->held[table] : &s->moved[table];
+	const bool held = s->lists_sent >= XFER_TABLES;
+	const unsigned int table = s->lists_sent % XFER_TABLES;
+	const struct stream_contents *set = held ? &s->held_contents[table] : &s->reassigned[table];
 	struct xfer_list *m = xfer_qp_room(&s->link);
 	size_t nb, i;
 
 	if (m == NULL)
 		return;
-	nb = set->nb - s->logged_at;
+	nb = set->nb - s->list_at;
 	if (nb > XFER_LIST_MAX)
 		nb = XFER_LIST_MAX;
 	xfer_msg_begin(m, held ? XFER_HELD : XFER_REASSIGNED,
-		sizeof(*m) + nb * sizeof(m->listed[0]), s->sent++);
+		sizeof(*m) + nb * sizeof(m->listed[0]), s->messages_sent++);
 	m->table = table;
 	m->nb = nb;
 	for (i = 0; i < nb; i++) {
-		const struct stream_content *c = &set->at[s->logged_at + i];
+		const struct stream_content *c = &set->at[s->list_at + i];
 
 		m->listed[i] = (struct xfer_listed){
 			c->sequence, (uint32_t)(c->crc >> 32), (uint32_t)c->crc};
 	}
-	s->logged_at += nb;
-	if (s->logged_at == set->nb) {
-		s->logged_at = 0;
-		s->told++;
+	s->list_at += nb;
+	if (s->list_at == set->nb) {
+		s->list_at = 0;
+		s->lists_sent++;
 	}
 	/* the last message of each kind has no XFER_MORE */
-	m->head.flags = s->told / XFER_TABLES == held ? XFER_MORE : 0;
-	s->all_sent = s->told == 2 * XFER_TABLES;
+	m->head.flags = s->lists_sent / XFER_TABLES == held ? XFER_MORE : 0;
+	s->all_lists_sent = s->lists_sent == 2 * XFER_TABLES;
 	(void)xfer_qp_send(&s->link, m->head.length);
 	FAIL_POINT("recv.reassigned");
 }
@@ -741,30 +746,30 @@ send_list(struct store_client *s)
 static enum xfer_reason
 store_client_take_inventory(struct store_client *s, const struct xfer_intervals *m)
 {
-	const struct interval_set *mine = &s->mine[m->table];
+	const struct interval_set *held = &s->held[m->table];
 	uint32_t i;
 
 	/*
 	 * INVENTORY is valid only after REASSIGNED and HELD were sent completely; the store reads
 	 * them first.
 	 */
-	if (!s->all_sent || s->have_all || m->table < s->have_table)
+	if (!s->all_lists_sent || s->inventory_complete || m->table < s->inventory_table)
 		return XFER_REASON_ORDER;
 	if (s->waiting_since == 0)
-		s->waiting_since = s->heard;
-	if (m->table > s->have_table)
-		s->have_next = 0;
-	s->have_table = m->table;
+		s->waiting_since = s->last_received_at;
+	if (m->table > s->inventory_table)
+		s->inventory_next = 0;
+	s->inventory_table = m->table;
 	/* ascending across messages, too */
-	if (m->nb > 0 && s->have_next > 0 && m->interval[0].first <= s->have_next)
+	if (m->nb > 0 && s->inventory_next > 0 && m->interval[0].first <= s->inventory_next)
 		return XFER_REASON_MALFORMED;
 	for (i = 0; i < m->nb; i++) {
-		if (interval_set_add_common(&s->have[m->table], mine, m->interval[i].first,
+		if (interval_set_add_common(&s->inventory[m->table], held, m->interval[i].first,
 			    m->interval[i].last) < 0)
 			return XFER_REASON_FAILED;
-		s->have_next = m->interval[i].last + 1;
+		s->inventory_next = m->interval[i].last + 1;
 	}
-	s->have_all = (m->head.flags & XFER_MORE) == 0;
+	s->inventory_complete = (m->head.flags & XFER_MORE) == 0;
 	return XFER_REASON_NONE;
 }
 
@@ -783,7 +788,7 @@ store_client_release_found(struct store_client *s)
 	 */
 	while ((batch = journal_walk(r, &at)) != UINT32_MAX) {
 		if (!journal_get(r, batch, &b) || !store_client_owns(s, &b) ||
-			!interval_set_has(&s->have[b.table], b.sequence))
+			!interval_set_has(&s->inventory[b.table], b.sequence))
 			continue;
 		s->stats.found++;
 		/* the store has read its copy; another store may remove its own copy */
@@ -811,7 +816,7 @@ store_client_state_name(enum store_client_state state)
 	static const char *const names[STORE_CLIENT_STATES] = {
 		[STORE_CLIENT_DOWN] = "down",
 		[STORE_CLIENT_CONNECTING] = "connecting",
-		[STORE_CLIENT_PROVING] = "authenticating",
+		[STORE_CLIENT_AUTHENTICATING] = "authenticating",
 		[STORE_CLIENT_WAITING] = "waiting",
 		[STORE_CLIENT_UP] = "up",
 		[STORE_CLIENT_ENDING] = "ending",
@@ -838,19 +843,19 @@ forget_connection(struct store_client *s)
 	unsigned int i;
 
 	for (i = 0; i < XFER_TABLES; i++) {
-		stream_contents_free(&s->moved[i]);
-		stream_contents_free(&s->held[i]);
-		interval_set_free(&s->mine[i]);
-		interval_set_free(&s->have[i]);
+		stream_contents_free(&s->reassigned[i]);
+		stream_contents_free(&s->held_contents[i]);
+		interval_set_free(&s->held[i]);
+		interval_set_free(&s->inventory[i]);
 		free(s->free_slot[i]);
 		s->free_slot[i] = NULL;
 		s->nb_free[i] = 0;
 		s->queue[i].nb = 0;
 	}
 	free(s->slot);
-	free(s->used);
+	free(s->slot_use);
 	s->slot = NULL;
-	s->used = NULL;
+	s->slot_use = NULL;
 	s->nb_slots = 0;
 	s->writes = 0;
 	xfer_auth_end(&s->handshake);
@@ -935,7 +940,8 @@ refuse(struct store_client *s, enum xfer_reason reason)
 	s->stats.late += reason == XFER_REASON_LATE;
 	if (m != NULL && s->state > STORE_CLIENT_CONNECTING) {
 		xfer_msg_begin(m, XFER_REFUSE, sizeof(*m),
-			s->state == STORE_CLIENT_PROVING ? s->handshake.sent : s->sent);
+			s->state == STORE_CLIENT_AUTHENTICATING ? s->handshake.sent
+								: s->messages_sent);
 		m->reason = reason;
 		(void)xfer_qp_send(&s->link, sizeof(*m));
 	}
@@ -1012,10 +1018,10 @@ renew_key(struct store_client *s)
 	if (xfer_key_read(&key, s->config.key_path, message) == 0) {
 		*s->config.key = key;
 		xfer_key_forget(&key);
-		s->key_mistake = false;
-	} else if (!s->key_mistake) {
+		s->key_unreadable = false;
+	} else if (!s->key_unreadable) {
 		CLIENT_LOG(ERR, s, "%s; keeping the key read before", message);
-		s->key_mistake = true;
+		s->key_unreadable = true;
 	}
 }
 
@@ -1089,7 +1095,7 @@ established(struct store_client *s, const struct rdma_event *event)
 	rdma_dev_info_get(s->config.dev, &info);
 	xfer_qp_address(&info.addr, receiver.addr);
 	xfer_qp_address(&s->config.stores->at[s->config.at].to, store.addr);
-	enter(s, STORE_CLIENT_PROVING);
+	enter(s, STORE_CLIENT_AUTHENTICATING);
 	/* the CM pads the private data with zeros */
 	if (xfer_auth_open(&s->handshake, event->private_data, event->private_len, &receiver,
 		    &store) != XFER_REASON_NONE)
@@ -1141,7 +1147,7 @@ store_client_event(struct store_client *s, const struct rdma_event *event)
 			s->closing = true;
 		} else if (s->conn != NULL) {
 			/* a store that rejects the authentication closes without a message */
-			s->stats.refused += s->state == STORE_CLIENT_PROVING;
+			s->stats.refused += s->state == STORE_CLIENT_AUTHENTICATING;
 			CLIENT_LOG(WARNING, s, "connection lost while %s",
 				store_client_state_name(s->state));
 			go_down(s, "connection lost");
@@ -1160,7 +1166,7 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 	enum xfer_reason reason;
 	unsigned int i;
 
-	if (!s->have_all)
+	if (!s->inventory_complete)
 		return XFER_REASON_ORDER;
 	store_client_release_found(s);
 	reason = store_client_take_slots(s, m);
@@ -1174,26 +1180,26 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 		s->stream[i].body_max = s->run.body_max[i];
 		s->stream[i].table = i;
 	}
-	s->heartbeat = m->heartbeat_ms;
-	s->silence = m->silence_ms;
+	s->heartbeat_ms = m->heartbeat_ms;
+	s->silence_ms = m->silence_ms;
 	s->backoff.delay = 0;
 	s->down_since = 0;
 	s->refusals = 0;
 	/* unless the store has reported another state */
-	if (!s->said_how)
+	if (!s->state_reported)
 		s->stats.store_state = XFER_STATE_GOOD;
 	if (s->stats.store_state == XFER_STATE_GOOD)
 		s->bad_since = 0;
 	else if (s->bad_since == 0)
-		s->bad_since = s->heard;
-	s->progress_at = s->heard;
+		s->bad_since = s->last_received_at;
+	s->progress_at = s->last_received_at;
 	s->stuck = false;
 	s->stats.connections++;
 	enter(s, STORE_CLIENT_UP);
-	rte_log(s->unpaired ? RTE_LOG_WARNING : RTE_LOG_INFO, store_client_logtype,
+	rte_log(s->down_logged ? RTE_LOG_WARNING : RTE_LOG_INFO, store_client_logtype,
 		"xfer: store %s: connected, %u slots, %" PRIu64 " batches found in the store\n",
 		store_client_name(s), s->nb_slots, s->stats.found);
-	s->unpaired = false;
+	s->down_logged = false;
 	if (s->config.commit_ms > 0 && m->commit_ms > s->config.commit_ms && !s->slow)
 		CLIENT_LOG(WARNING, s,
 			"[files] sync_ms there is %u ms, the journal was sized for %u ms: it may "
@@ -1222,16 +1228,17 @@ take_session_message(struct store_client *s, const struct xfer_msg *m)
 	case XFER_STATUS:
 		/* the store reports its state later */
 		if (status->state == XFER_STATE_RECOVERING)
-			return waiting && !s->have_all ? XFER_REASON_NONE : XFER_REASON_ORDER;
+			return waiting && !s->inventory_complete ? XFER_REASON_NONE
+								 : XFER_REASON_ORDER;
 		if (status->state != s->stats.store_state)
 			CLIENT_LOG(WARNING, s, "state of the store: %s",
 				xfer_state_name(status->state));
 		s->stats.store_state = status->state;
-		s->said_how = true;
+		s->state_reported = true;
 		if (status->state == XFER_STATE_GOOD)
 			s->bad_since = 0;
 		else if (s->bad_since == 0)
-			s->bad_since = s->heard;
+			s->bad_since = s->last_received_at;
 		return XFER_REASON_NONE;
 	case XFER_ENDED:
 		if (s->state != STORE_CLIENT_ENDING)
@@ -1255,11 +1262,11 @@ on_message(void *arg, const void *message, uint32_t size)
 	struct store_client *s = arg;
 	enum xfer_reason reason;
 
-	s->heard = s->link.listened;
+	s->last_received_at = s->link.listened;
 	/* the connection was closed: ignore later messages */
 	if (s->state == STORE_CLIENT_DOWN || s->state == STORE_CLIENT_ENDED)
 		return;
-	if (s->state <= STORE_CLIENT_PROVING) {
+	if (s->state <= STORE_CLIENT_AUTHENTICATING) {
 		if (xfer_auth_receive(&s->handshake, message, size) != XFER_REASON_NONE) {
 			s->stats.refused++;
 			s->stats.reason = s->handshake.reason;
@@ -1269,7 +1276,7 @@ on_message(void *arg, const void *message, uint32_t size)
 		}
 		return;
 	}
-	reason = xfer_msg_check(message, size, XFER_ROLE_STORE, s->received++);
+	reason = xfer_msg_check(message, size, XFER_ROLE_STORE, s->messages_received++);
 	if (reason == XFER_REASON_NONE)
 		reason = take_session_message(s, message);
 	if (reason != XFER_REASON_NONE)
@@ -1306,12 +1313,12 @@ store_client_watch_connection(struct store_client *s, uint64_t now)
 	/* the first attempt takes longer if the store recovers */
 	const uint64_t time = s->stats.failure != NULL ? XFER_DOWN_MS : XFER_STUCK_MS;
 
-	if (s->unpaired || s->down_since == 0 || now < s->down_since + time)
+	if (s->down_logged || s->down_since == 0 || now < s->down_since + time)
 		return;
 	/* refuse() has logged what to check: the store runs, at this address */
 	if (s->stats.failure == xfer_reason_name(XFER_REASON_KEY))
 		return;
-	s->unpaired = true;
+	s->down_logged = true;
 	CLIENT_LOG(WARNING, s,
 		"no connection for %" PRIu64 " ms: %s; state %s, %" PRIu64 " attempts refused, "
 		"%" PRIu64
@@ -1330,9 +1337,9 @@ send_status(struct store_client *s)
 
 	if (m == NULL)
 		return;
-	xfer_msg_begin(m, XFER_STATUS, sizeof(*m), s->sent++);
+	xfer_msg_begin(m, XFER_STATUS, sizeof(*m), s->messages_sent++);
 	(void)xfer_qp_send(&s->link, sizeof(*m));
-	s->said = xfer_qp_clock();
+	s->last_sent_at = xfer_qp_clock();
 }
 
 /*
@@ -1380,7 +1387,7 @@ send_end(struct store_client *s)
 	m = xfer_qp_room(&s->link);
 	if (m == NULL)
 		return;
-	xfer_msg_begin(m, XFER_END, sizeof(*m), s->sent++);
+	xfer_msg_begin(m, XFER_END, sizeof(*m), s->messages_sent++);
 	for (i = 0; i < XFER_TABLES; i++)
 		m->batches[i] = run.batches[i];
 	(void)xfer_qp_send(&s->link, sizeof(*m));
@@ -1393,12 +1400,12 @@ work_up(struct store_client *s, uint64_t now)
 {
 	bool busy = false;
 
-	if (now > s->heard + s->silence) {
-		CLIENT_LOG(WARNING, s, "no message for %" PRIu64 " ms", now - s->heard);
+	if (now > s->last_received_at + s->silence_ms) {
+		CLIENT_LOG(WARNING, s, "no message for %" PRIu64 " ms", now - s->last_received_at);
 		refuse(s, XFER_REASON_SILENT);
 		return true;
 	}
-	if (now >= s->said + s->heartbeat)
+	if (now >= s->last_sent_at + s->heartbeat_ms)
 		send_status(s);
 	store_client_watch_results(s, now);
 	if (s->state != STORE_CLIENT_UP)
@@ -1411,7 +1418,7 @@ work_up(struct store_client *s, uint64_t now)
 	/* the connection may have been closed */
 	if (!s->finish || s->state != STORE_CLIENT_UP)
 		return busy;
-	store_client_forget_moved(s);
+	store_client_drop_reassigned(s);
 	if (store_client_is_idle(s))
 		send_end(s);
 	return busy;
@@ -1419,7 +1426,7 @@ work_up(struct store_client *s, uint64_t now)
 
 /* Check the identity of the store. @return true if it can be used */
 static bool
-find_out_who(struct store_client *s)
+check_identity(struct store_client *s)
 {
 	const uint64_t identity = s->handshake.answer.node;
 
@@ -1433,7 +1440,7 @@ find_out_who(struct store_client *s)
 }
 
 static bool
-work_proving(struct store_client *s, uint64_t now)
+work_authenticating(struct store_client *s, uint64_t now)
 {
 	void *room;
 	size_t size;
@@ -1450,21 +1457,21 @@ work_proving(struct store_client *s, uint64_t now)
 	}
 	if (s->handshake.state != XFER_AUTH_DONE)
 		return false;
-	s->sent = s->handshake.sent;
-	s->received = s->handshake.received;
+	s->messages_sent = s->handshake.sent;
+	s->messages_received = s->handshake.received;
 	/* before sending anything that is meant for one store only */
-	if (!find_out_who(s))
+	if (!check_identity(s))
 		return true;
-	s->told = 0;
-	s->logged_at = 0;
-	s->all_sent = false;
-	s->have_all = false;
-	s->have_table = 0;
-	s->have_next = 0;
+	s->lists_sent = 0;
+	s->list_at = 0;
+	s->all_lists_sent = false;
+	s->inventory_complete = false;
+	s->inventory_table = 0;
+	s->inventory_next = 0;
 	s->waiting_since = 0;
 	s->recovering_since = now;
-	s->said = now;
-	s->said_how = false;
+	s->last_sent_at = now;
+	s->state_reported = false;
 	if (store_client_collect(s) < 0) {
 		refuse(s, XFER_REASON_FAILED);
 		return true;
@@ -1489,7 +1496,7 @@ store_client_poll(struct store_client *s)
 		return true;
 	if (s->link_is_open) {
 		away = xfer_qp_absence(&s->link, now);
-		s->heard += away;
+		s->last_received_at += away;
 		s->progress_at += away;
 		if (s->waiting_since != 0)
 			s->waiting_since += away;
@@ -1507,18 +1514,18 @@ store_client_poll(struct store_client *s)
 		if (!s->closing && now >= s->backoff.retry_at)
 			begin_connection(s);
 		break;
-	case STORE_CLIENT_PROVING:
-		return work_proving(s, now) || busy;
+	case STORE_CLIENT_AUTHENTICATING:
+		return work_authenticating(s, now) || busy;
 	case STORE_CLIENT_WAITING:
-		while (!s->all_sent && xfer_qp_room(&s->link) != NULL)
+		while (!s->all_lists_sent && xfer_qp_room(&s->link) != NULL)
 			send_list(s);
-		if (s->all_sent && now >= s->said + WAITING_HEARTBEAT_MS)
+		if (s->all_lists_sent && now >= s->last_sent_at + WAITING_HEARTBEAT_MS)
 			send_status(s);
 		/*
 		 * The store recovers first, which takes as long as a sync or an outage. Once it has
 		 * begun with INVENTORY, the exchange is finite.
 		 */
-		if (now > s->heard + WAITING_MS ||
+		if (now > s->last_received_at + WAITING_MS ||
 			(s->waiting_since != 0 && now > s->waiting_since + WAITING_MS))
 			refuse(s, XFER_REASON_LATE);
 		break;
@@ -1576,7 +1583,7 @@ store_client_again(struct store_client *s)
 bool
 store_client_is_down(const struct store_client *s)
 {
-	return s->state <= STORE_CLIENT_PROVING;
+	return s->state <= STORE_CLIENT_AUTHENTICATING;
 }
 
 bool

@@ -36,10 +36,10 @@
 #define XFER_STUCK_MS	       5000  /**< batches without a result for this time are logged */
 
 enum store_client_state {
-	STORE_CLIENT_DOWN,	 /**< waits for the next attempt */
-	STORE_CLIENT_CONNECTING, /**< has sent REQ */
-	STORE_CLIENT_PROVING,	 /**< in the handshake, then sending schemas */
-	STORE_CLIENT_WAITING,	 /**< has sent REASSIGNED and waits for INVENTORY and GRANT */
+	STORE_CLIENT_DOWN,	     /**< waits for the next attempt */
+	STORE_CLIENT_CONNECTING,     /**< has sent REQ */
+	STORE_CLIENT_AUTHENTICATING, /**< in the handshake, then sending schemas */
+	STORE_CLIENT_WAITING,	     /**< has sent REASSIGNED and waits for INVENTORY and GRANT */
 	STORE_CLIENT_UP,
 	STORE_CLIENT_ENDING, /**< has sent END */
 	STORE_CLIENT_ENDED,  /**< the store has completed its files */

@@ -104,10 +104,10 @@ begin(void **state)
 	sender->config.stores = &stores;
 	stores.at[0] = (struct xfer_store){.name = "store", .number = STORE};
 	sender->state = STORE_CLIENT_WAITING;
-	sender->all_sent = true;
-	sender->heard = now = 1;
+	sender->all_lists_sent = true;
+	sender->last_received_at = now = 1;
 	assert_int_equal(store_client_collect(sender), 0);
-	assert_int_equal(interval_set_count(&sender->mine[1]), BATCHES / 2);
+	assert_int_equal(interval_set_count(&sender->held[1]), BATCHES / 2);
 	return 0;
 }
 
@@ -117,10 +117,10 @@ end(void **state)
 	unsigned int i;
 
 	for (i = 0; i < XFER_TABLES; i++) {
-		stream_contents_free(&sender->moved[i]);
-		stream_contents_free(&sender->held[i]);
-		interval_set_free(&sender->mine[i]);
-		interval_set_free(&sender->have[i]);
+		stream_contents_free(&sender->reassigned[i]);
+		stream_contents_free(&sender->held_contents[i]);
+		interval_set_free(&sender->held[i]);
+		interval_set_free(&sender->inventory[i]);
 	}
 	free(sender);
 	journal_close(ring);
@@ -151,12 +151,12 @@ test_memory_of_many_inventories(void **state)
 
 	for (i = 0; i < 10000; i++) {
 		assert_int_equal(take(0, 2ull * nb * i, nb, true), XFER_REASON_NONE);
-		assert_int_equal(sender->have[0].room, 0);
+		assert_int_equal(sender->inventory[0].room, 0);
 	}
 	for (i = 0; i < 10000; i++)
 		assert_int_equal(take(1, 2ull * nb * i, nb, true), XFER_REASON_NONE);
-	assert_int_equal(interval_set_count(&sender->have[1]), BATCHES / 2);
-	assert_true(sender->have[1].room <= 4 * BATCHES);
+	assert_int_equal(interval_set_count(&sender->inventory[1]), BATCHES / 2);
+	assert_true(sender->inventory[1].room <= 4 * BATCHES);
 	/* the time limit counts from the first message */
 	assert_int_equal(sender->waiting_since, 1);
 }
@@ -165,9 +165,9 @@ test_memory_of_many_inventories(void **state)
 static bool
 say(enum xfer_type type)
 {
-	sender->heard = now;
+	sender->last_received_at = now;
 	if (type == XFER_INVENTORY)
-		assert_int_equal(take(0, sender->have_next + 1, 1, true), XFER_REASON_NONE);
+		assert_int_equal(take(0, sender->inventory_next + 1, 1, true), XFER_REASON_NONE);
 	(void)store_client_poll(sender);
 	return sender->state == STORE_CLIENT_DOWN;
 }
@@ -216,8 +216,8 @@ test_heartbeat(void **state)
 	assert_in_range(messages, 9, 10);
 	assert_int_equal(last.type, XFER_STATUS);
 	/* not before REASSIGNED and HELD are complete, which have a deadline */
-	sender->all_sent = false;
-	sender->told = 2 * XFER_TABLES - 1;
+	sender->all_lists_sent = false;
+	sender->lists_sent = 2 * XFER_TABLES - 1;
 	for (i = 0, messages = 0; i < 2; i++, now += WAITING_HEARTBEAT_MS) {
 		assert_false(say(XFER_STATUS));
 		assert_int_equal(last.type, i == 0 ? XFER_HELD : XFER_STATUS);
@@ -231,8 +231,8 @@ test_all_at_once(void **state)
 	assert_int_equal(take(1, 0, 1, true), XFER_REASON_NONE);
 	have.at[0] = (struct xfer_interval){2, UINT64_MAX - 1};
 	assert_int_equal(store_client_take_inventory(sender, &have.m), XFER_REASON_NONE);
-	assert_int_equal(interval_set_count(&sender->have[1]), BATCHES / 2);
-	assert_false(interval_set_has(&sender->have[1], 3));
+	assert_int_equal(interval_set_count(&sender->inventory[1]), BATCHES / 2);
+	assert_false(interval_set_has(&sender->inventory[1], 3));
 	/* UINT64_MAX has no successor */
 	assert_int_equal(take(1, UINT64_MAX - 1, 1, true), XFER_REASON_MALFORMED);
 }
@@ -250,7 +250,7 @@ test_order(void **state)
 	assert_int_equal(take(0, 200, 1, true), XFER_REASON_ORDER);
 	assert_int_equal(take(1, 2, 1, false), XFER_REASON_NONE);
 	assert_int_equal(take(1, 4, 1, true), XFER_REASON_ORDER);
-	assert_int_equal(interval_set_count(&sender->have[1]), 2);
+	assert_int_equal(interval_set_count(&sender->inventory[1]), 2);
 }
 
 /* ---- batches in slots, and their results ----------------------------------------------------- */
@@ -321,13 +321,13 @@ send_one(struct journal_batch *b)
 	sender->state = STORE_CLIENT_UP;
 	sender->nb_slots = 2;
 	sender->slot = calloc(2, sizeof(*sender->slot));
-	sender->used = calloc(2, sizeof(*sender->used));
+	sender->slot_use = calloc(2, sizeof(*sender->slot_use));
 	for (i = 0; i < XFER_TABLES; i++) {
 		sender->free_slot[i] = calloc(2, sizeof(uint32_t));
 		sender->stream[i].body_max = XFER_BLOCK;
 		sender->stream[i].seal = &sender->link.send;
 	}
-	sender->used[0].batch = sender->used[1].batch = NO_BATCH;
+	sender->slot_use[0].batch = sender->slot_use[1].batch = NO_BATCH;
 	sender->free_slot[1][0] = 1;
 	sender->nb_free[1] = 1;
 	sender->nb_free_stages = 1;
@@ -347,7 +347,7 @@ forget_places(void)
 	}
 	xfer_seal_close(&sender->link.send);
 	free(sender->slot);
-	free(sender->used);
+	free(sender->slot_use);
 }
 
 static void
@@ -475,13 +475,13 @@ collect(void)
 	unsigned int i;
 
 	for (i = 0; i < XFER_TABLES; i++) {
-		stream_contents_free(&sender->moved[i]);
-		stream_contents_free(&sender->held[i]);
-		interval_set_free(&sender->mine[i]);
-		interval_set_free(&sender->have[i]);
+		stream_contents_free(&sender->reassigned[i]);
+		stream_contents_free(&sender->held_contents[i]);
+		interval_set_free(&sender->held[i]);
+		interval_set_free(&sender->inventory[i]);
 	}
-	sender->have_all = false;
-	sender->have_next = sender->have_table = 0;
+	sender->inventory_complete = false;
+	sender->inventory_next = sender->inventory_table = 0;
 	assert_int_equal(store_client_collect(sender), 0);
 }
 
@@ -500,9 +500,9 @@ test_damaged_moved(void **state)
 	assert_true(journal_get(ring, 5, &b));
 	b.metadata[10] ^= 1;
 	collect();
-	assert_true(stream_contents_get(&sender->moved[1], 1, &crc));
-	assert_false(stream_contents_get(&sender->moved[1], 3, &crc));
-	assert_false(stream_contents_get(&sender->moved[1], 5, &crc));
+	assert_true(stream_contents_get(&sender->reassigned[1], 1, &crc));
+	assert_false(stream_contents_get(&sender->reassigned[1], 3, &crc));
+	assert_false(stream_contents_get(&sender->reassigned[1], 5, &crc));
 	/* its owner may still have a sound copy, too */
 	assert_false(journal_is_damaged(ring));
 	assert_int_equal(take(1, 100, 1, false), XFER_REASON_NONE);
@@ -566,7 +566,7 @@ test_damaged_asked(void **state)
 	assert_int_equal(sender->state, STORE_CLIENT_DOWN);
 	/* the next connection has it in HELD */
 	collect();
-	assert_true(interval_set_has(&sender->mine[1], 1));
+	assert_true(interval_set_has(&sender->held[1], 1));
 	assert_int_equal(take(1, 1, 1, false), XFER_REASON_NONE);
 	store_client_release_found(sender);
 	assert_true(journal_get(ring, 1, &b) && !b.held && b.given == 3);
@@ -595,7 +595,7 @@ test_doubt_before_end(void **state)
 	assert_int_equal(last.type, XFER_REFUSE);
 	assert_int_equal(sender->state, STORE_CLIENT_DOWN);
 	collect();
-	assert_int_equal(sender->moved[1].nb, 1);
+	assert_int_equal(sender->reassigned[1].nb, 1);
 	assert_int_equal(take(1, 100, 1, false), XFER_REASON_NONE);
 	store_client_release_found(sender);
 	sender->state = STORE_CLIENT_UP;
