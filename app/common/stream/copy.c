@@ -63,7 +63,7 @@ stream_copy_clean(const struct arrow_io_ops *io, const char *dir, const char *ru
 /*
  * Rename a copy that is completely durable. It becomes the last file of its stream: readers assume
  * that a batch which a later file also has was refused when the earlier file failed
- * (stream_known_take()).
+ * (closed_files_take()).
  */
 static int
 show_copy(const struct arrow_io_ops *io, const char *hidden, const char *dir, const char *run,

@@ -14,8 +14,8 @@
 #include "counter.h"
 #include "fail_point.h"
 #include "io/direct_io.h"
+#include "stream/closed_files.h"
 #include "stream/copy.h"
-#include "stream/known.h"
 #include "stream/source.h"
 #include "stream/writer.h"
 #include "xfer/msg.h"
@@ -57,7 +57,7 @@ struct stream_writer {
 	const struct arrow_io_ops *io;
 	struct stream_file *oldest;
 	struct stream_file *current; /* the youngest file, if it is open; NULL: none */
-	struct stream_known known;   /* closed files, and all durable batches */
+	struct closed_files files;   /* closed files, and all durable batches */
 	struct interval_set taken;   /* batches without a result */
 	struct interval_set damaged; /* batches that were found damaged and not stored again yet */
 	/* batches of earlier processes whose bodies were not verified */
@@ -128,7 +128,7 @@ stream_writer_open(struct stream_writer **writer, const struct stream_writer_con
 const struct interval_set *
 stream_writer_have(const struct stream_writer *w)
 {
-	return &w->known.have;
+	return &w->files.have;
 }
 
 bool
@@ -403,12 +403,12 @@ compare_damaged(const struct stream_writer *w, uint64_t sequence, uint64_t crc, 
 	uint64_t there;
 	size_t i;
 
-	for (i = 0; i < w->known.nb; i++) {
-		if (!stream_contents_get(&w->known.file[i].contents, sequence, &there) ||
+	for (i = 0; i < w->files.nb; i++) {
+		if (!stream_contents_get(&w->files.file[i].contents, sequence, &there) ||
 			there == crc)
 			continue;
 		if (path != NULL)
-			*path = w->known.file[i].path;
+			*path = w->files.file[i].path;
 		return -ENOTUNIQ;
 	}
 	return 0;
@@ -421,8 +421,8 @@ stream_writer_compare(
 	const struct stream_file *f;
 	int ret, found = 0;
 
-	if (interval_set_has(&w->known.have, sequence))
-		found = stream_known_compare(&w->known, sequence, crc, path);
+	if (interval_set_has(&w->files.have, sequence))
+		found = closed_files_compare(&w->files, sequence, crc, path);
 	else if (interval_set_has(&w->damaged, sequence))
 		return compare_damaged(w, sequence, crc, path);
 	else if (!interval_set_has(&w->taken, sequence))
@@ -485,7 +485,7 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 		return;
 	}
 
-	if (interval_set_has(&w->known.have, item.sequence)) {
+	if (interval_set_has(&w->files.have, item.sequence)) {
 		/* a peer that gets the result "duplicate" releases its copy */
 		const bool unread = interval_set_has(&w->unread, item.sequence);
 
@@ -579,14 +579,15 @@ stream_writer_finish(struct stream_writer *w)
 
 /* List files as they are. @return 0; -errno: the batches of one are unknown */
 static int
-list_known(struct stream_writer *w, const char *const *path, size_t nb, struct stream_known *listed)
+read_listed(
+	struct stream_writer *w, const char *const *path, size_t nb, struct closed_files *listed)
 {
 	char message[PATH_MAX];
 	size_t i;
 	int ret;
 
 	for (i = 0; i < nb; i++) {
-		ret = stream_known_list(listed, w->io, &w->config.identity, path[i], message);
+		ret = closed_files_list(listed, w->io, &w->config.identity, path[i], message);
 		if (ret < 0)
 			stream_writer_log(w, true, message);
 		/*
@@ -601,18 +602,18 @@ list_known(struct stream_writer *w, const char *const *path, size_t nb, struct s
 
 /* Remove what two files have, and adopt the files. */
 static int
-take_listed(struct stream_writer *w, struct stream_known *listed)
+take_listed(struct stream_writer *w, struct closed_files *listed)
 {
 	char message[PATH_MAX];
 	uint64_t cut;
 	size_t i;
 	int ret;
 
-	ret = stream_known_find_differing(listed, message);
+	ret = closed_files_find_differing(listed, message);
 	if (ret < 0)
 		stream_writer_log(w, true, message);
 	for (i = 0; i < listed->nb && ret == 0; i++) {
-		ret = stream_known_take(&w->known, w->io, &w->config.slices, &w->config.identity,
+		ret = closed_files_take(&w->files, w->io, &w->config.slices, &w->config.identity,
 			&listed->file[i], &cut, message);
 		if (message[0] != '\0')
 			stream_writer_log(w, true, message);
@@ -623,23 +624,23 @@ take_listed(struct stream_writer *w, struct stream_known *listed)
 int
 stream_writer_adopt(struct stream_writer *w, const char *const *path, size_t nb)
 {
-	struct stream_known listed = {0};
+	struct closed_files listed = {0};
 	int ret;
 
 	if (w->config.final) {
-		ret = list_known(w, path, nb, &w->known);
+		ret = read_listed(w, path, nb, &w->files);
 	} else {
 		/* all files are compared before the first is truncated */
-		ret = list_known(w, path, nb, &listed);
+		ret = read_listed(w, path, nb, &listed);
 		if (ret == 0)
 			ret = take_listed(w, &listed);
-		stream_known_free(&listed);
+		closed_files_free(&listed);
 	}
 	if (ret == 0)
-		ret = interval_set_add_all(&w->unread, &w->known.have);
+		ret = interval_set_add_all(&w->unread, &w->files.have);
 	/* the next file number is above those of copies, too */
-	if (w->set < stream_known_number(&w->known))
-		w->set = stream_known_number(&w->known);
+	if (w->set < closed_files_highest_number(&w->files))
+		w->set = closed_files_highest_number(&w->files);
 	return ret;
 }
 
@@ -648,7 +649,7 @@ stream_writer_begin_cut(struct stream_writer *w, const struct interval_set *move
 {
 	if (!stream_writer_settled(w))
 		return false;
-	if (!stream_known_is_touched(&w->known, moved))
+	if (!closed_files_need_cut(&w->files, moved))
 		return true;
 	stream_writer_begin_finish(w);
 	return stream_writer_finished(w);
@@ -663,14 +664,14 @@ stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
 
 	if (!stream_writer_settled(w))
 		return -EBUSY;
-	if (!stream_known_is_touched(&w->known, moved))
+	if (!closed_files_need_cut(&w->files, moved))
 		return 0;
 	(void)stream_writer_finish(w);
-	ret = stream_known_cut(
-		&w->known, w->io, &w->config.slices, &w->config.identity, moved, &cut, message);
+	ret = closed_files_cut(
+		&w->files, w->io, &w->config.slices, &w->config.identity, moved, &cut, message);
 	/* the next file number is above those of copies, too */
-	if (w->set < stream_known_number(&w->known))
-		w->set = stream_known_number(&w->known);
+	if (w->set < closed_files_highest_number(&w->files))
+		w->set = closed_files_highest_number(&w->files);
 	counter_add(&w->stats.cut, cut);
 	stream_writer_log(w, ret < 0, message);
 	return ret;
@@ -727,12 +728,12 @@ stream_writer_check(struct stream_writer *w, const struct interval_set *held, bo
 		return -EBUSY;
 	w->doubt = false;
 	w->differs = false;
-	if (interval_set_first_common(&w->known.have, held) == UINT64_MAX)
+	if (interval_set_first_common(&w->files.have, held) == UINT64_MAX)
 		return 0;
 	if (!stream_writer_begin_check(w, held))
 		(void)stream_writer_finish(w);
-	ret = stream_known_check(
-		&w->known, w->io, &w->config.identity, held, mark, &checked, message);
+	ret = closed_files_check(
+		&w->files, w->io, &w->config.identity, held, mark, &checked, message);
 	counter_add(&w->stats.checked, checked.batches);
 	counter_add(&w->stats.checked_bytes, checked.bytes);
 	counter_add(&w->stats.damaged, interval_set_count(&checked.damaged));
@@ -785,7 +786,7 @@ stream_writer_close(struct stream_writer *w)
 	if (w == NULL)
 		return;
 	(void)stream_writer_finish(w);
-	stream_known_free(&w->known);
+	closed_files_free(&w->files);
 	interval_set_free(&w->taken);
 	interval_set_free(&w->damaged);
 	interval_set_free(&w->unread);
@@ -927,14 +928,14 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 	counter_set(&w->stats.pending, w->stats.pending - 1);
 	if (item->index == SIZE_MAX) {
 		/* all batches before it have results, so the first copy's result is known */
-		durable = interval_set_has(&w->known.have, item->sequence);
+		durable = interval_set_has(&w->files.have, item->sequence);
 		stream_writer_give_result(w, item, durable ? XFER_DUPLICATE : XFER_RETRY);
 		return;
 	}
 	(void)interval_set_remove(&w->taken, item->sequence, item->sequence);
 	/* a batch that cannot be recorded would be written twice */
 	if (durable &&
-		(interval_set_add(&w->known.have, item->sequence, item->sequence) < 0 ||
+		(interval_set_add(&w->files.have, item->sequence, item->sequence) < 0 ||
 			interval_set_add(&f->have, item->sequence, item->sequence) < 0 ||
 			stream_contents_add(&f->contents, item->sequence, item->crc) < 0))
 		stream_writer_log(w, true, "cannot allocate the list of durable batches");
@@ -969,7 +970,7 @@ retire(struct stream_writer *w, struct stream_file *f)
 		if (w->first_error == 0)
 			w->first_error = f->file.error;
 	}
-	if (stream_known_add(&w->known, arrow_file_path(&f->file), &f->have, &f->contents,
+	if (closed_files_add(&w->files, arrow_file_path(&f->file), &f->have, &f->contents,
 		    f->file.uncut) < 0)
 		stream_writer_log(w, true, "cannot allocate the list of files");
 	if (w->config.quota != NULL) {

@@ -172,7 +172,7 @@ compare_held(struct job *j, struct reconcile_stream *s)
 
 	ret = orphaned_journals_contents(&j->journals, id, &held, &differing);
 	for (i = 0; i < held.nb && ret == 0; i++) {
-		if (stream_known_compare(&s->known, held.at[i].sequence, held.at[i].crc, &path) >=
+		if (closed_files_compare(&s->files, held.at[i].sequence, held.at[i].crc, &path) >=
 			0)
 			continue;
 		escaped_line(stderr,

@@ -447,7 +447,7 @@ static bool
 is_repaired(const struct verify *v, const struct finding *f)
 {
 	const struct reconcile_stream *s = NULL;
-	const struct stream_known_file *file;
+	const struct closed_file *file;
 	struct stat damaged;
 	uint64_t content;
 	bool repaired = false;
@@ -464,8 +464,8 @@ is_repaired(const struct verify *v, const struct finding *f)
 			strcmp(s->identity.table, f->identity.table) != 0)
 			s = NULL;
 	}
-	for (i = 0; s != NULL && i < s->known.nb && !repaired; i++) {
-		file = &s->known.file[i];
+	for (i = 0; s != NULL && i < s->files.nb && !repaired; i++) {
+		file = &s->files.file[i];
 		repaired = interval_set_has(&file->have, f->first) &&
 			stream_contents_get(&file->contents, f->first, &content) &&
 			content == f->content && has_owner(file->path, &damaged);
@@ -559,8 +559,8 @@ print_totals(struct verify *v)
 		duplicates += copies;
 		v->lost += reconcile_report_names(&v->streams, s) < 0;
 		if (copies > 0)
-			(void)stream_known_report_differing(
-				&s->known, &direct_io, print_differing, NULL);
+			(void)closed_files_report_differing(
+				&s->files, &direct_io, print_differing, NULL);
 	}
 	printf("%s%" PRIu64 " files, %" PRIu64 " batches, %" PRIu64 " rows, %.3f GB, %.2f GB/s; "
 	       "%" PRIu64 " files with errors, %" PRIu64 " batches damaged (%" PRIu64 " of them "

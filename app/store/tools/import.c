@@ -66,7 +66,7 @@ close_stream(const struct import *s, struct import_stream *t)
 	/* an empty directory would count as one of the receiver's runs */
 	if (!used)
 		(void)rmdir(t->dir);
-	stream_known_free(&t->sources);
+	closed_files_free(&t->sources);
 	if (t->reader.data != NULL)
 		arrow_reader_close(&t->reader);
 	free(t->header);
@@ -343,7 +343,7 @@ compare_batches(struct import *s, const struct stream_source *source, struct imp
 	}
 	report_remedy(s, nb);
 	if (ret == 0)
-		ret = stream_known_add(&t->sources, source->path, &have, &contents, false);
+		ret = closed_files_add(&t->sources, source->path, &have, &contents, false);
 	interval_set_free(&have);
 	stream_contents_free(&contents);
 	return ret;
@@ -398,7 +398,7 @@ import_compare_sources(struct import *s)
 	int ret, first = 0;
 
 	for (i = 0; i < s->nb; i++) {
-		ret = stream_known_report_differing(
+		ret = closed_files_report_differing(
 			&s->stream[i]->sources, &direct_io, s->say, s->arg);
 		s->stream[i]->refused |= ret < 0;
 		first = first == 0 ? ret : first;
@@ -683,7 +683,7 @@ import_compare_journal(struct import *s, struct journal *journal)
 			continue;
 		crc = stream_content_make(b.body_crc32c, b.metadata_crc32c);
 		if (stream_writer_compare(t->writer, b.sequence, crc, &stored) >= 0 &&
-			stream_known_compare(&t->sources, b.sequence, crc, &stored) >= 0)
+			closed_files_compare(&t->sources, b.sequence, crc, &stored) >= 0)
 			continue;
 		snprintf(frames, sizeof(frames), "frames %" PRIu64 " to %" PRIu64, b.first, b.last);
 		report_differing(s, t, nb++, b.sequence, frames, "the journal", stored);

@@ -19,7 +19,7 @@
 
 #include "arrow/reader.h"
 #include "journal/journal.h"
-#include "stream/known.h"
+#include "stream/closed_files.h"
 #include "stream/writer.h"
 
 /** Outcomes of batches. */
@@ -39,7 +39,7 @@ struct import_stream {
 	uint64_t header_size;
 	struct arrow_reader reader; /**< of the header */
 	struct stream_writer *writer;
-	struct stream_known sources; /**< the files that were compared */
+	struct closed_files sources; /**< the files that were compared */
 	/** nothing of it is imported, for a reason that was reported; writer may be NULL */
 	bool refused;
 };

@@ -41,7 +41,7 @@ reconcile_free(struct reconcile *r)
 	size_t i;
 
 	for (i = 0; i < r->nb; i++) {
-		stream_known_free(&r->stream[i].known);
+		closed_files_free(&r->stream[i].files);
 		interval_set_free(&r->stream[i].all);
 	}
 	free(r->stream);
@@ -92,7 +92,7 @@ reconcile_add(struct reconcile *r, const char *path, const struct arrow_identity
 		return -ENOMEM;
 	if (s->run[0] == '\0' && stream_source_run(path, run) == 0)
 		memcpy(s->run, run, sizeof(run));
-	return stream_known_add(&s->known, path, have, contents, false);
+	return closed_files_add(&s->files, path, have, contents, false);
 }
 
 /* Get the directory of a path. @return its length in `path`; 0: the current one */
@@ -173,15 +173,15 @@ reconcile_report_names(const struct reconcile *r, const struct reconcile_stream 
 	size_t i;
 	int ret = 0;
 
-	for (i = 0; i < s->known.nb; i++) {
-		if (stream_source_run(s->known.file[i].path, run) < 0 || strcmp(run, s->run) == 0)
+	for (i = 0; i < s->files.nb; i++) {
+		if (stream_source_run(s->files.file[i].path, run) < 0 || strcmp(run, s->run) == 0)
 			continue;
 		say(r, true,
 			"receiver %" PRIu64 ", run %016" PRIx64 ", incarnation %016" PRIx64 " has "
 			"two names: %s and %s; one of them is not its receiver's. Nothing of it is "
 			"changed; move the files of the wrong name away",
-			id->receiver_id, id->run, id->incarnation, s->known.file[0].path,
-			s->known.file[i].path);
+			id->receiver_id, id->run, id->incarnation, s->files.file[0].path,
+			s->files.file[i].path);
 		ret = -ENOTUNIQ;
 	}
 	return ret;
@@ -193,14 +193,14 @@ reconcile_duplicates(const struct reconcile_stream *s)
 	uint64_t copies = 0;
 	size_t i;
 
-	for (i = 0; i < s->known.nb; i++)
-		copies += interval_set_count(&s->known.file[i].have);
+	for (i = 0; i < s->files.nb; i++)
+		copies += interval_set_count(&s->files.file[i].have);
 	return copies - interval_set_count(&s->all);
 }
 
 /* Find the first batch of a file that another file also has. @return NONE: there is none */
 static uint64_t
-first_double(const struct stream_known *k, size_t file)
+first_double(const struct closed_files *k, size_t file)
 {
 	uint64_t first = NONE, n;
 	size_t i;
@@ -250,8 +250,8 @@ mark_of_run(const struct reconcile *r, const struct reconcile_stream *s)
 			strcmp(r->mark[i].dir + all - size, end) == 0)
 			return &r->mark[i];
 	}
-	for (i = 0; i < s->known.nb; i++) {
-		mark = mark_of(r, id, s->known.file[i].path);
+	for (i = 0; i < s->files.nb; i++) {
+		mark = mark_of(r, id, s->files.file[i].path);
 		if (mark != NULL)
 			return mark;
 	}
@@ -275,8 +275,8 @@ mark_all(struct reconcile *r, const struct reconcile_stream *s)
 		return 0;
 	/* the list may move */
 	snprintf(from, sizeof(from), "%s", mark->dir);
-	for (i = 0; i < s->known.nb && ret == 0; i++) {
-		path = s->known.file[i].path;
+	for (i = 0; i < s->files.nb && ret == 0; i++) {
+		path = s->files.file[i].path;
 		if (mark_of(r, &s->identity, path) != NULL)
 			continue;
 		snprintf(dir, sizeof(dir), "%.*s", (int)dir_size(path), path);
@@ -299,14 +299,14 @@ mark_all(struct reconcile *r, const struct reconcile_stream *s)
 static int
 plan_cut(const struct reconcile *r, const struct reconcile_stream *s, size_t file, struct cut *c)
 {
-	const struct stream_known *k = &s->known;
+	const struct closed_files *k = &s->files;
 	const struct reconcile_mark *mark = mark_of(r, &s->identity, k->file[file].path);
 
 	*c = (struct cut){.file = file, .from = first_double(k, file)};
 	c->ended = mark != NULL && mark->found;
 	if (c->from == NONE)
 		return 0;
-	return stream_known_alone(k, file, c->from, &c->alone, &c->gone);
+	return closed_files_only_copies(k, file, c->from, &c->alone, &c->gone);
 }
 
 /* Whether a truncation is better than another one. */
@@ -336,7 +336,7 @@ choose_cut(const struct reconcile *r, const struct reconcile_stream *s, struct c
 	int ret;
 
 	*best = (struct cut){.from = NONE};
-	for (i = 0; i < s->known.nb; i++) {
+	for (i = 0; i < s->files.nb; i++) {
 		ret = plan_cut(r, s, i, &c);
 		if (ret < 0) {
 			interval_set_free(&best->alone);
@@ -355,7 +355,7 @@ choose_cut(const struct reconcile *r, const struct reconcile_stream *s, struct c
 
 /* Check that all files with duplicates are intact: the remaining copy will be the only one. */
 static int
-check_files(const struct reconcile *r, const struct stream_known *k)
+check_files(const struct reconcile *r, const struct closed_files *k)
 {
 	char message[PATH_MAX];
 	struct stream_source s;
@@ -383,7 +383,7 @@ check_files(const struct reconcile *r, const struct stream_known *k)
 
 /* Dry run: remove the batches from the lists only. */
 static int
-forget(struct stream_known *k, const struct cut *c)
+forget(struct closed_files *k, const struct cut *c)
 {
 	return interval_set_remove(&k->file[c->file].have, c->from, UINT64_MAX - 1);
 }
@@ -391,7 +391,7 @@ forget(struct stream_known *k, const struct cut *c)
 static int
 work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 {
-	struct stream_known *k = &stream->known;
+	struct closed_files *k = &stream->files;
 	const uint64_t alone = interval_set_count(&c->alone);
 	struct stream_contents contents = {0};
 	char message[PATH_MAX], copy[PATH_MAX];
@@ -405,14 +405,14 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 		c->gone, alone);
 	if (alone > 0 && !r->dry_run) {
 		ret = stream_copy(r->io, &r->slices, &stream->identity, k->file[c->file].path,
-			&c->alone, stream_known_number(k), copy, message);
+			&c->alone, closed_files_highest_number(k), copy, message);
 		if (ret < 0)
 			say(r, true, "%s", message);
 	}
 	if (ret == 0 && r->dry_run)
 		ret = forget(k, c);
 	else if (ret == 0) {
-		ret = stream_known_cut_file(k, r->io, &k->file[c->file], c->from, &cut, message);
+		ret = closed_files_cut_file(k, r->io, &k->file[c->file], c->from, &cut, message);
 		if (ret < 0)
 			say(r, true, "%s", message);
 	}
@@ -420,7 +420,7 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 	if (ret == 0 && copy[0] != '\0')
 		ret = stream_contents_add_all(&contents, &k->file[c->file].contents);
 	if (ret == 0 && copy[0] != '\0')
-		ret = stream_known_add(k, copy, &c->alone, &contents, false);
+		ret = closed_files_add(k, copy, &c->alone, &contents, false);
 	stream_contents_free(&contents);
 	if (ret == 0) {
 		r->cut += c->gone;
@@ -438,8 +438,8 @@ check_stream(struct reconcile *r, const struct reconcile_stream *stream)
 
 	if (ret < 0 || reconcile_duplicates(stream) == 0)
 		return ret;
-	ret = stream_known_report_differing(&stream->known, r->io, r->say, r->arg);
-	return ret == 0 ? check_files(r, &stream->known) : ret;
+	ret = closed_files_report_differing(&stream->files, r->io, r->say, r->arg);
+	return ret == 0 ? check_files(r, &stream->files) : ret;
 }
 
 bool
@@ -530,8 +530,8 @@ reconcile_check(struct reconcile *r, struct reconcile_stream *stream,
 	size_t i, k;
 	int ret;
 
-	ret = stream_known_check(
-		&stream->known, r->io, &stream->identity, held, false, &checked, message);
+	ret = closed_files_check(
+		&stream->files, r->io, &stream->identity, held, false, &checked, message);
 	if (ret < 0)
 		say(r, true, "%s", message);
 	*damaged = interval_set_count(&checked.damaged);
@@ -543,8 +543,8 @@ reconcile_check(struct reconcile *r, struct reconcile_stream *stream,
 			stream->identity.table, stream->identity.run, checked.damaged.at[i].first,
 			checked.damaged.at[i].last);
 	interval_set_free(&checked.damaged);
-	for (i = 0; i < stream->known.nb && ret == 0; i++) {
-		const struct interval_set *have = &stream->known.file[i].have;
+	for (i = 0; i < stream->files.nb && ret == 0; i++) {
+		const struct interval_set *have = &stream->files.file[i].have;
 
 		for (k = 0; k < held->nb && ret == 0; k++)
 			ret = interval_set_add_common(

@@ -23,12 +23,12 @@
 #define RECONCILE_H
 
 #include "arrow/async_writer.h"
-#include "stream/known.h"
+#include "stream/closed_files.h"
 
 /** The files of one stream, of all stores. */
 struct reconcile_stream {
 	struct arrow_identity identity;
-	struct stream_known known;
+	struct closed_files files;
 	struct interval_set all;   /**< batches of all files, before and after */
 	char run[XFER_NAME_BYTES]; /**< name of the run, from the first file; empty: unknown */
 	/**

@@ -11,12 +11,12 @@
  * is the receiver's.
  *
  * Bodies are read before another copy is given up: before a peer releases its copy
- * (stream_known_check()), and before a file is truncated because a later one has the same batches.
+ * (closed_files_check()), and before a file is truncated because a later one has the same batches.
  * A body that is damaged is first marked in the footer of its file, in place. The batch may then be
  * stored again, and readers see it once.
  */
-#ifndef STREAM_KNOWN_H
-#define STREAM_KNOWN_H
+#ifndef STREAM_CLOSED_FILES_H
+#define STREAM_CLOSED_FILES_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -27,7 +27,7 @@
 #include "interval_set.h"
 #include "stream/content.h"
 
-struct stream_known_file {
+struct closed_file {
 	char *path;
 	struct interval_set have;
 	/** of the batches in `have`; it may list others, which were removed */
@@ -40,20 +40,20 @@ struct stream_known_file {
 };
 
 /** Zero-initialized: no files. */
-struct stream_known {
-	struct stream_known_file *file;
+struct closed_files {
+	struct closed_file *file;
 	size_t nb;
 	/** the durable batches of all files, and those that the owner adds */
 	struct interval_set have;
 };
 
-void stream_known_free(struct stream_known *k);
+void closed_files_free(struct closed_files *k);
 
 /**
  * Add a file with its batches. The caller updates `have` of the stream. The ownership of both lists
  * is transferred. @return 0; -ENOMEM
  */
-int stream_known_add(struct stream_known *k, const char *path, struct interval_set *have,
+int closed_files_add(struct closed_files *k, const char *path, struct interval_set *have,
 	struct stream_contents *contents, bool uncut);
 
 /**
@@ -61,16 +61,16 @@ int stream_known_add(struct stream_known *k, const char *path, struct interval_s
  * @param path  out: the file that has another content; may be NULL
  * @return 1: all copies are the same; 0: there is none; -ENOTUNIQ: one differs
  */
-int stream_known_compare(
-	const struct stream_known *k, uint64_t sequence, uint64_t crc, const char **path);
+int closed_files_compare(
+	const struct closed_files *k, uint64_t sequence, uint64_t crc, const char **path);
 
 /**
  * Find the batches that two files have with different contents.
  * @param which  out: their numbers are added
  * @return 0; -ENOMEM
  */
-int stream_known_differing(const struct stream_known_file *a, const struct stream_known_file *b,
-	struct interval_set *which);
+int closed_files_differing(
+	const struct closed_file *a, const struct closed_file *b, struct interval_set *which);
 
 /**
  * Report each pair of files that have differing copies of a batch: one line for each batch, with
@@ -78,7 +78,7 @@ int stream_known_differing(const struct stream_known_file *a, const struct strea
  * @param say  receives lines of text
  * @return 0: all copies are the same; -ENOTUNIQ; -ENOMEM
  */
-int stream_known_report_differing(const struct stream_known *k, const struct arrow_io_ops *io,
+int closed_files_report_differing(const struct closed_files *k, const struct arrow_io_ops *io,
 	void (*say)(void *arg, bool error, const char *text), void *arg);
 
 /** Results of reading bodies. */
@@ -93,7 +93,7 @@ struct stream_checked {
  * @param message  out, on error: two files that have differing copies of a batch
  * @return 0: all copies are the same; -ENOTUNIQ; -ENOMEM
  */
-int stream_known_find_differing(const struct stream_known *k, char message[PATH_MAX]);
+int closed_files_find_differing(const struct closed_files *k, char message[PATH_MAX]);
 
 /**
  * Add an existing complete file as it is.
@@ -101,11 +101,11 @@ int stream_known_find_differing(const struct stream_known *k, char message[PATH_
  * @param message   out, on error
  * @return 0; -EXDEV: of another stream; -EBADMSG: not complete; -errno of the file system; -ENOMEM
  */
-int stream_known_list(struct stream_known *k, const struct arrow_io_ops *io,
+int closed_files_list(struct closed_files *k, const struct arrow_io_ops *io,
 	const struct arrow_identity *identity, const char *path, char message[PATH_MAX]);
 
 /**
- * Add a file of another list. Call stream_known_find_differing() for the whole list before: nothing
+ * Add a file of another list. Call closed_files_find_differing() for the whole list before: nothing
  * may be truncated because of a copy as long as another one may differ.
  *
  * If an earlier file has one of its batches too, that batch was refused when the earlier file
@@ -123,9 +123,9 @@ int stream_known_list(struct stream_known *k, const struct arrow_io_ops *io,
  * @return 0; -EUCLEAN: a file is damaged and cannot be truncated or marked; -errno of the file
  *   system; -ENOMEM
  */
-int stream_known_take(struct stream_known *k, const struct arrow_io_ops *io,
+int closed_files_take(struct closed_files *k, const struct arrow_io_ops *io,
 	const struct async_writer_config *slices, const struct arrow_identity *identity,
-	struct stream_known_file *file, uint64_t *cut, char message[PATH_MAX]);
+	struct closed_file *file, uint64_t *cut, char message[PATH_MAX]);
 
 /**
  * Verify batches that a peer still holds and is about to release. Damaged batches are removed from
@@ -136,7 +136,7 @@ int stream_known_take(struct stream_known *k, const struct arrow_io_ops *io,
  * @param message  out, on error, or if a batch was marked
  * @return 0; -errno: not all batches could be verified; some may have been marked
  */
-int stream_known_check(struct stream_known *k, const struct arrow_io_ops *io,
+int closed_files_check(struct closed_files *k, const struct arrow_io_ops *io,
 	const struct arrow_identity *identity, const struct interval_set *held, bool mark,
 	struct stream_checked *checked, char message[PATH_MAX]);
 
@@ -146,8 +146,8 @@ int stream_known_check(struct stream_known *k, const struct arrow_io_ops *io,
  * @param cut  out: incremented by the number of removed batches
  * @return 0; -errno: the batches may still be there; see `message`
  */
-int stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
-	struct stream_known_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX]);
+int closed_files_cut_file(struct closed_files *k, const struct arrow_io_ops *io,
+	struct closed_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX]);
 
 /**
  * Compute which batches would be lost if a file were truncated at a batch: those that no other file
@@ -156,14 +156,14 @@ int stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
  * @param behind  out: number of batches of the file from there on
  * @return 0; -ENOMEM
  */
-int stream_known_alone(const struct stream_known *k, size_t file, uint64_t from,
+int closed_files_only_copies(const struct closed_files *k, size_t file, uint64_t from,
 	struct interval_set *alone, uint64_t *behind);
 
 /** @return highest file number (stream/copy.h) */
-unsigned int stream_known_number(const struct stream_known *k);
+unsigned int closed_files_highest_number(const struct closed_files *k);
 
-/** Whether stream_known_cut() has, or may have, something to truncate. */
-bool stream_known_is_touched(const struct stream_known *k, const struct interval_set *moved);
+/** Whether closed_files_cut() has, or may have, something to truncate. */
+bool closed_files_need_cut(const struct closed_files *k, const struct interval_set *moved);
 
 /**
  * Remove the reassigned batches `moved` from each file. The file is truncated at the first of them.
@@ -176,8 +176,8 @@ bool stream_known_is_touched(const struct stream_known *k, const struct interval
  * @param cut       out: number of removed batches
  * @return 0; -errno of the first file that could not be truncated; see `message`
  */
-int stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
+int closed_files_cut(struct closed_files *k, const struct arrow_io_ops *io,
 	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX]);
 
-#endif /* STREAM_KNOWN_H */
+#endif /* STREAM_CLOSED_FILES_H */

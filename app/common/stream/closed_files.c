@@ -8,12 +8,12 @@
 
 #include "arrow/names.h"
 #include "recovery/recovery.h"
+#include "stream/closed_files.h"
 #include "stream/copy.h"
-#include "stream/known.h"
 #include "stream/source.h"
 
 void
-stream_known_free(struct stream_known *k)
+closed_files_free(struct closed_files *k)
 {
 	size_t i;
 
@@ -28,10 +28,10 @@ stream_known_free(struct stream_known *k)
 }
 
 int
-stream_known_add(struct stream_known *k, const char *path, struct interval_set *have,
+closed_files_add(struct closed_files *k, const char *path, struct interval_set *have,
 	struct stream_contents *contents, bool uncut)
 {
-	struct stream_known_file *more;
+	struct closed_file *more;
 
 	more = realloc(k->file, (k->nb + 1) * sizeof(*more));
 	if (more == NULL)
@@ -49,8 +49,8 @@ stream_known_add(struct stream_known *k, const char *path, struct interval_set *
 }
 
 int
-stream_known_compare(
-	const struct stream_known *k, uint64_t sequence, uint64_t crc, const char **path)
+closed_files_compare(
+	const struct closed_files *k, uint64_t sequence, uint64_t crc, const char **path)
 {
 	uint64_t there;
 	size_t i;
@@ -71,8 +71,8 @@ stream_known_compare(
 }
 
 int
-stream_known_differing(const struct stream_known_file *a, const struct stream_known_file *b,
-	struct interval_set *which)
+closed_files_differing(
+	const struct closed_file *a, const struct closed_file *b, struct interval_set *which)
 {
 	const struct stream_content *c;
 	uint64_t there;
@@ -130,7 +130,7 @@ report_differing(const char *path, const char *other, const struct arrow_io_ops 
 }
 
 int
-stream_known_report_differing(const struct stream_known *k, const struct arrow_io_ops *io,
+closed_files_report_differing(const struct closed_files *k, const struct arrow_io_ops *io,
 	void (*say)(void *arg, bool error, const char *text), void *arg)
 {
 	struct interval_set which = {0};
@@ -140,7 +140,7 @@ stream_known_report_differing(const struct stream_known *k, const struct arrow_i
 
 	for (i = 0; i < k->nb && ret == 0; i++) {
 		for (n = i + 1; n < k->nb && ret == 0; n++) {
-			ret = stream_known_differing(&k->file[i], &k->file[n], &which);
+			ret = closed_files_differing(&k->file[i], &k->file[n], &which);
 			if (ret == 0 && which.nb > 0) {
 				any = true;
 				report_differing(
@@ -266,8 +266,8 @@ mark_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 
 /* Mark the damaged batches of a listed file, and update `have` of the stream. */
 static int
-mark_known(struct stream_known *k, const struct arrow_io_ops *io, const struct arrow_identity *id,
-	struct stream_known_file *f, char message[PATH_MAX])
+mark_known(struct closed_files *k, const struct arrow_io_ops *io, const struct arrow_identity *id,
+	struct closed_file *f, char message[PATH_MAX])
 {
 	struct interval_set lost = {0};
 	size_t i;
@@ -301,7 +301,7 @@ count_below(const struct interval_set *s, uint64_t n)
 
 /* Truncate a file, and record its new name. */
 static int
-cut_to(struct stream_known_file *f, const struct arrow_io_ops *io, uint64_t from,
+cut_to(struct closed_file *f, const struct arrow_io_ops *io, uint64_t from,
 	struct arrow_recovery *report)
 {
 	int ret = arrow_cut_file(io, f->path, from, report);
@@ -319,7 +319,7 @@ cut_to(struct stream_known_file *f, const struct arrow_io_ops *io, uint64_t from
 
 /* Remove batches that were found to be damaged during the truncation. */
 static int
-forget_damaged(struct stream_known *k, const struct arrow_io_ops *io, struct stream_known_file *f,
+forget_damaged(struct closed_files *k, const struct arrow_io_ops *io, struct closed_file *f,
 	char message[PATH_MAX])
 {
 	const struct arrow_identity whosever = {0};
@@ -340,8 +340,8 @@ forget_damaged(struct stream_known *k, const struct arrow_io_ops *io, struct str
 }
 
 int
-stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
-	struct stream_known_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX])
+closed_files_cut_file(struct closed_files *k, const struct arrow_io_ops *io, struct closed_file *f,
+	uint64_t from, uint64_t *cut, char message[PATH_MAX])
 {
 	const uint64_t stay = count_below(&f->have, from);
 	struct arrow_recovery report;
@@ -370,7 +370,7 @@ stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 
 /* Truncate a file that failed and could not be truncated then. */
 static int
-cut_rest(struct stream_known_file *f, const struct arrow_io_ops *io, char message[PATH_MAX])
+cut_rest(struct closed_file *f, const struct arrow_io_ops *io, char message[PATH_MAX])
 {
 	struct arrow_recovery report;
 	int ret;
@@ -387,7 +387,7 @@ cut_rest(struct stream_known_file *f, const struct arrow_io_ops *io, char messag
 }
 
 bool
-stream_known_is_touched(const struct stream_known *k, const struct interval_set *moved)
+closed_files_need_cut(const struct closed_files *k, const struct interval_set *moved)
 {
 	bool uncut = false;
 	size_t i;
@@ -402,7 +402,7 @@ stream_known_is_touched(const struct stream_known *k, const struct interval_set 
  * files.
  */
 static int
-cut_rests(struct stream_known *k, const struct arrow_io_ops *io, char message[PATH_MAX])
+cut_rests(struct closed_files *k, const struct arrow_io_ops *io, char message[PATH_MAX])
 {
 	size_t i;
 	int ret = 0;
@@ -415,7 +415,7 @@ cut_rests(struct stream_known *k, const struct arrow_io_ops *io, char message[PA
 }
 
 int
-stream_known_alone(const struct stream_known *k, size_t file, uint64_t from,
+closed_files_only_copies(const struct closed_files *k, size_t file, uint64_t from,
 	struct interval_set *alone, uint64_t *behind)
 {
 	size_t i;
@@ -433,7 +433,7 @@ stream_known_alone(const struct stream_known *k, size_t file, uint64_t from,
 
 /* Copy the unique batches after the truncation point to a new file. */
 static int
-copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
+copy_alone(struct closed_files *k, const struct arrow_io_ops *io,
 	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	size_t file, struct interval_set *alone, unsigned int above, char message[PATH_MAX])
 {
@@ -441,21 +441,21 @@ copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
 	char copy[PATH_MAX];
 	int ret, error;
 
-	if (above < stream_known_number(k))
-		above = stream_known_number(k);
+	if (above < closed_files_highest_number(k))
+		above = closed_files_highest_number(k);
 	ret = stream_copy(io, slices, identity, k->file[file].path, alone, above, copy, message);
 	if (copy[0] == '\0')
 		return ret;
 	/* it lists more batches than the copy has */
 	error = stream_contents_add_all(&contents, &k->file[file].contents);
 	if (error == 0)
-		error = stream_known_add(k, copy, alone, &contents, false);
+		error = closed_files_add(k, copy, alone, &contents, false);
 	stream_contents_free(&contents);
 	return ret == 0 ? error : ret;
 }
 
 unsigned int
-stream_known_number(const struct stream_known *k)
+closed_files_highest_number(const struct closed_files *k)
 {
 	unsigned int highest = 0, number;
 	size_t i;
@@ -469,7 +469,7 @@ stream_known_number(const struct stream_known *k)
 }
 
 int
-stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
+closed_files_cut(struct closed_files *k, const struct arrow_io_ops *io,
 	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX])
 {
@@ -488,14 +488,14 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 		if (from == UINT64_MAX)
 			continue;
 		/* a copy that was made before the truncation failed is a separate file */
-		ret = stream_known_alone(k, i, from, &alone, &behind);
+		ret = closed_files_only_copies(k, i, from, &alone, &behind);
 		if (ret == 0)
 			ret = interval_set_remove_all(&alone, moved);
 		if (ret == 0 && alone.nb > 0)
 			ret = copy_alone(k, io, slices, identity, i, &alone, 0, message);
 		interval_set_free(&alone);
 		if (ret == 0)
-			ret = stream_known_cut_file(k, io, &k->file[i], from, &gone, message);
+			ret = closed_files_cut_file(k, io, &k->file[i], from, &gone, message);
 	}
 	/* the copies have batches that these files have lost */
 	for (i = 0; i < k->nb; i++)
@@ -528,7 +528,7 @@ free_duplicates(struct duplicates *d)
  * Damaged ones are added to those of the earlier file.
  */
 static int
-find_alone(const struct stream_known *k, size_t file, const struct arrow_io_ops *io,
+find_alone(const struct closed_files *k, size_t file, const struct arrow_io_ops *io,
 	const struct interval_set *later, struct duplicates *d, char message[PATH_MAX])
 {
 	struct interval_set bad = {0}, of_later = {0};
@@ -539,7 +539,7 @@ find_alone(const struct stream_known *k, size_t file, const struct arrow_io_ops 
 	if (ret == 0)
 		ret = interval_set_remove_all(&of_later, &d->later);
 	if (ret == 0)
-		ret = stream_known_alone(k, file, d->from, &d->save, &behind);
+		ret = closed_files_only_copies(k, file, d->from, &d->save, &behind);
 	if (ret == 0)
 		ret = interval_set_remove_all(&d->save, &of_later);
 	if (ret == 0)
@@ -555,11 +555,11 @@ find_alone(const struct stream_known *k, size_t file, const struct arrow_io_ops 
 
 /* @return 1: there are duplicates; 0: none; -errno */
 static int
-find_duplicates(const struct stream_known *k, size_t file, const struct arrow_io_ops *io,
+find_duplicates(const struct closed_files *k, size_t file, const struct arrow_io_ops *io,
 	const char *path, const struct interval_set *later, struct duplicates *d,
 	char message[PATH_MAX])
 {
-	const struct stream_known_file *f = &k->file[file];
+	const struct closed_file *f = &k->file[file];
 	uint64_t bytes = 0;
 	int ret = common_of(&f->have, later, &d->both);
 
@@ -589,7 +589,7 @@ find_duplicates(const struct stream_known *k, size_t file, const struct arrow_io
  * before the later file is marked, so that after a crash in between the same state is found again.
  */
 static int
-cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
+cut_given_back(struct closed_files *k, const struct arrow_io_ops *io,
 	const struct async_writer_config *slices, const struct arrow_identity *identity,
 	const char *path, struct interval_set *later, uint64_t *cut, char message[PATH_MAX])
 {
@@ -612,7 +612,7 @@ cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
 			ret = copy_alone(k, io, slices, identity, i, &d.save,
 				stream_copy_number(path), message);
 		if (ret == 0 && d.from != UINT64_MAX)
-			ret = stream_known_cut_file(k, io, &k->file[i], d.from, cut, message);
+			ret = closed_files_cut_file(k, io, &k->file[i], d.from, cut, message);
 		/* another file is damaged; this one is intact and must be used */
 		ret = ret == -EBADMSG ? -EUCLEAN : ret;
 		if (ret == 0 && d.later.nb > 0)
@@ -626,7 +626,7 @@ cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
 }
 
 int
-stream_known_find_differing(const struct stream_known *k, char message[PATH_MAX])
+closed_files_find_differing(const struct closed_files *k, char message[PATH_MAX])
 {
 	struct interval_set which = {0};
 	size_t i, n;
@@ -635,7 +635,7 @@ stream_known_find_differing(const struct stream_known *k, char message[PATH_MAX]
 	snprintf(message, PATH_MAX, "cannot compare files: %s", strerror(ENOMEM));
 	for (n = 1; n < k->nb && ret == 0; n++) {
 		for (i = 0; i < n && ret == 0; i++) {
-			ret = stream_known_differing(&k->file[i], &k->file[n], &which);
+			ret = closed_files_differing(&k->file[i], &k->file[n], &which);
 			if (ret < 0 || which.nb == 0)
 				continue;
 			snprintf(message, PATH_MAX,
@@ -653,7 +653,7 @@ stream_known_find_differing(const struct stream_known *k, char message[PATH_MAX]
 }
 
 int
-stream_known_list(struct stream_known *k, const struct arrow_io_ops *io,
+closed_files_list(struct closed_files *k, const struct arrow_io_ops *io,
 	const struct arrow_identity *identity, const char *path, char message[PATH_MAX])
 {
 	struct stream_contents contents = {0};
@@ -665,16 +665,16 @@ stream_known_list(struct stream_known *k, const struct arrow_io_ops *io,
 	if (ret == 0)
 		ret = interval_set_add_all(&k->have, &have);
 	if (ret == 0)
-		ret = stream_known_add(k, path, &have, &contents, false);
+		ret = closed_files_add(k, path, &have, &contents, false);
 	interval_set_free(&have);
 	stream_contents_free(&contents);
 	return ret;
 }
 
 int
-stream_known_take(struct stream_known *k, const struct arrow_io_ops *io,
+closed_files_take(struct closed_files *k, const struct arrow_io_ops *io,
 	const struct async_writer_config *slices, const struct arrow_identity *identity,
-	struct stream_known_file *file, uint64_t *cut, char message[PATH_MAX])
+	struct closed_file *file, uint64_t *cut, char message[PATH_MAX])
 {
 	int ret;
 
@@ -684,14 +684,14 @@ stream_known_take(struct stream_known *k, const struct arrow_io_ops *io,
 	if (ret == 0)
 		ret = interval_set_add_all(&k->have, &file->have);
 	if (ret == 0)
-		ret = stream_known_add(k, file->path, &file->have, &file->contents, false);
+		ret = closed_files_add(k, file->path, &file->have, &file->contents, false);
 	return ret;
 }
 
 /* Verify the batches of one file that a peer holds. */
 static int
-check_known(struct stream_known *k, const struct arrow_io_ops *io, const struct arrow_identity *id,
-	struct stream_known_file *f, const struct interval_set *held, bool mark,
+check_known(struct closed_files *k, const struct arrow_io_ops *io, const struct arrow_identity *id,
+	struct closed_file *f, const struct interval_set *held, bool mark,
 	struct stream_checked *checked, char message[PATH_MAX])
 {
 	struct interval_set which = {0}, bad = {0};
@@ -715,7 +715,7 @@ check_known(struct stream_known *k, const struct arrow_io_ops *io, const struct 
 }
 
 int
-stream_known_check(struct stream_known *k, const struct arrow_io_ops *io,
+closed_files_check(struct closed_files *k, const struct arrow_io_ops *io,
 	const struct arrow_identity *identity, const struct interval_set *held, bool mark,
 	struct stream_checked *checked, char message[PATH_MAX])
 {
