@@ -64,7 +64,7 @@ struct filled {
 static_assert(FILLED_SIZE % sizeof(uint32_t) == 0, "element of an rte_ring");
 
 /* Data that is counted when a batch is durable and released. */
-struct known {
+struct batch_count {
 	uint32_t rows;
 	uint8_t run; /* index of the run */
 	uint8_t table;
@@ -80,9 +80,10 @@ struct egress_run {
 	unsigned int index; /* index in the journal */
 	/* waits for configured stores; false: nothing more can be done for now */
 	bool waits;
-	bool told;		   /* it was logged that the run waits for other stores */
-	uint16_t again[STORE_SET]; /* store numbers for which a store client has reconnected */
-	struct store_client *sender[STORE_SET];
+	bool wait_logged; /* it was logged that the run waits for other stores */
+	/* masks of store numbers for which this store client has reconnected */
+	uint16_t reconnected[STORE_SET];
+	struct store_client *client[STORE_SET];
 };
 
 struct egress {
@@ -99,11 +100,11 @@ struct egress {
 	struct egress_run run[JOURNAL_RUNS];
 	int current; /* index of the current run; -1: none */
 	unsigned int next_store;
-	struct known *known;	   /* indexed by batch */
-	struct spill *spill;	   /* NULL: none */
-	struct ledger_kept before; /* of a process that died; version 0: none */
+	struct batch_count *counted; /* indexed by batch */
+	struct spill *spill;	     /* NULL: none */
+	struct ledger_kept previous; /* of a process that died; version 0: none */
 	/* images of that process in the journal at the time of opening */
-	uint64_t before_held;
+	uint64_t previous_held;
 	struct kept_ledger kept;
 	struct overload overload;
 	bool unassigned; /* a batch may be without an assigned store */
@@ -113,12 +114,12 @@ struct egress {
 	struct egress_view view; /* changes under `view_count` only, once there are readers */
 	uint64_t damaged_frames; /* for the view */
 	bool damaged;		 /* atomic: egress_was_damaged() */
-	bool before_damaged;	 /* it was when the egress was created */
+	bool previous_damaged;	 /* it was when the egress was created */
 	struct egress_store past[STORE_SET];  /* counters of closed store clients */
 	struct egress_store rated[STORE_SET]; /* values at the last computation of rates */
 	uint64_t rated_at;		      /* ms */
 	struct histogram latency;
-	uint64_t turn;
+	uint64_t iterations;
 	uint64_t next_check;
 	uint64_t remove_at;   /* ms: next attempt to save damaged batches */
 	uint64_t lost_doubts; /* atomic: see egress_lost_doubts() */
@@ -159,9 +160,9 @@ note_doubts(struct egress *e, const struct damaged_batches *damaged)
 
 /* On the lcore: count a batch that is durable and already released. */
 static void
-egress_known(struct egress *e, uint32_t batch, bool spilled)
+egress_count_released(struct egress *e, uint32_t batch, bool spilled)
 {
-	const struct known *k = &e->known[batch];
+	const struct batch_count *k = &e->counted[batch];
 	struct egress_stats *s = &e->stats[k->table];
 	int64_t now;
 
@@ -184,7 +185,7 @@ egress_known(struct egress *e, uint32_t batch, bool spilled)
 }
 
 static void
-add(struct egress_store *to, const struct store_client_stats *s)
+add_store_stats(struct egress_store *to, const struct store_client_stats *s)
 {
 	to->connections += s->connections;
 	to->broken += s->broken;
@@ -206,28 +207,28 @@ add(struct egress_store *to, const struct store_client_stats *s)
 
 /* Keep the counters of a store client that is closed. */
 static void
-egress_view_retire(struct egress *e, unsigned int store, const struct store_client *sender)
+egress_view_retire(struct egress *e, unsigned int store, const struct store_client *client)
 {
 	struct store_client_stats stats;
 
-	store_client_stats_get(sender, &stats);
-	add(&e->past[store], &stats);
+	store_client_stats_get(client, &stats);
+	add_store_stats(&e->past[store], &stats);
 }
 
 /* Return true if a store accepts all batches. */
 static bool
-egress_store_works(const struct store_client *sender)
+egress_store_works(const struct store_client *client)
 {
-	return store_client_takes(sender) && store_client_idle_since(sender) == 0;
+	return store_client_takes(client) && store_client_idle_since(client) == 0;
 }
 
 /*
  * Return true if a store has not accepted batches for so long that they should be reassigned.
  */
 static bool
-egress_store_is_gone(const struct egress *e, const struct store_client *sender, uint64_t now)
+egress_store_is_gone(const struct egress *e, const struct store_client *client, uint64_t now)
 {
-	const uint64_t since = store_client_idle_since(sender);
+	const uint64_t since = store_client_idle_since(client);
 
 	/* the clock may have advanced in this iteration */
 	return since != 0 && now >= since + e->settings.failover_ms;
@@ -235,11 +236,11 @@ egress_store_is_gone(const struct egress *e, const struct store_client *sender, 
 
 /* Return the store client of a batch's store; NULL: the store is not configured. */
 static struct store_client *
-egress_sender_of(const struct egress *e, const struct journal_batch *b)
+egress_client_of(const struct egress *e, const struct journal_batch *b)
 {
 	const int at = store_set_at(&e->stores, b->owner);
 
-	return at >= 0 ? e->run[b->run].sender[at] : NULL;
+	return at >= 0 ? e->run[b->run].client[at] : NULL;
 }
 
 /* ---- runs with batches in the journal, and the stores of their batches ---- */
@@ -252,18 +253,18 @@ static bool
 may_spill(void *arg, const struct journal_batch *b)
 {
 	const struct egress *e = arg;
-	const struct store_client *sender = egress_sender_of(e, b);
+	const struct store_client *client = egress_client_of(e, b);
 
 	if (b->owner == JOURNAL_SPILL || !e->run[b->run].used || e->run[b->run].retiring)
 		return false;
-	return sender == NULL || (b->given & 1u << b->owner) == 0 || store_client_is_down(sender);
+	return client == NULL || (b->given & 1u << b->owner) == 0 || store_client_is_down(client);
 }
 
 /* A batch was spilled. */
 static void
 on_spilled(void *arg, uint32_t batch)
 {
-	egress_known(arg, batch, true);
+	egress_count_released(arg, batch, true);
 }
 
 /* A batch that was to be spilled has no owner again. */
@@ -279,11 +280,11 @@ static void
 on_result(void *arg, uint32_t batch, enum xfer_result_status status)
 {
 	struct egress *e = arg;
-	struct store_client *sender;
+	struct store_client *client;
 	struct journal_batch b;
 
 	if (status != XFER_RETRY) {
-		egress_known(e, batch, false);
+		egress_count_released(e, batch, false);
 		return;
 	}
 	/*
@@ -292,14 +293,14 @@ on_result(void *arg, uint32_t batch, enum xfer_result_status status)
 	 */
 	if (!journal_get(e->journal, batch, &b))
 		return;
-	sender = egress_sender_of(e, &b);
-	if (sender != NULL)
-		(void)store_client_offer(sender, batch);
+	client = egress_client_of(e, &b);
+	if (client != NULL)
+		(void)store_client_offer(client, batch);
 }
 
 /* Open the store clients of a run in the journal. @return 0 or -errno */
 static int
-egress_open_senders(struct egress *e, unsigned int index)
+egress_open_clients(struct egress *e, unsigned int index)
 {
 	struct egress_run *run = &e->run[index];
 	struct store_client_config c = {
@@ -330,7 +331,7 @@ egress_open_senders(struct egress *e, unsigned int index)
 	run->index = index;
 	for (i = 0; i < e->stores.nb && ret == 0; i++) {
 		c.at = i;
-		ret = store_client_open(&run->sender[i], &c);
+		ret = store_client_open(&run->client[i], &c);
 	}
 	return ret;
 }
@@ -343,7 +344,7 @@ egress_finish_run(struct egress *e, struct egress_run *run)
 
 	run->finishing = true;
 	for (i = 0; i < e->stores.nb; i++)
-		store_client_finish(run->sender[i]);
+		store_client_finish(run->client[i]);
 }
 
 /* Count the store clients that have no work left. */
@@ -354,7 +355,7 @@ count_ended(const struct egress *e, const struct egress_run *run)
 	unsigned int i, ended = 0;
 
 	for (i = 0; i < e->stores.nb; i++) {
-		store_client_stats_get(run->sender[i], &stats);
+		store_client_stats_get(run->client[i], &stats);
 		/* a store that was never connected needs no END */
 		ended += stats.state == STORE_CLIENT_ENDED || stats.connections == 0;
 	}
@@ -382,14 +383,14 @@ retire_run(struct egress *e, struct egress_run *run)
 	unsigned int i;
 
 	for (i = 0; i < e->stores.nb && !run->retiring; i++)
-		egress_view_retire(e, i, run->sender[i]);
+		egress_view_retire(e, i, run->client[i]);
 	run->retiring = true;
 	for (i = 0; i < e->stores.nb; i++) {
-		if (run->sender[i] != NULL && store_client_close(run->sender[i]) == 0)
-			run->sender[i] = NULL;
+		if (run->client[i] != NULL && store_client_close(run->client[i]) == 0)
+			run->client[i] = NULL;
 	}
 	for (i = 0; i < e->stores.nb; i++) {
-		if (run->sender[i] != NULL)
+		if (run->client[i] != NULL)
 			return;
 	}
 	if (e->spill != NULL && !spill_close_run(e->spill, run->index))
@@ -443,14 +444,14 @@ not_configured(const struct egress *e, uint16_t numbers)
  * Return true if a store without a known address may still be at one of the configured addresses.
  */
 static bool
-may_be_somewhere(const struct egress *e, const struct egress_run *run)
+may_be_at_an_address(const struct egress *e, const struct egress_run *run)
 {
 	const uint64_t now = xfer_qp_clock();
 	unsigned int i;
 
 	for (i = 0; i < e->stores.nb; i++) {
-		if (!store_set_answered(&e->stores.at[i]) && store_client_is_down(run->sender[i]) &&
-			!egress_store_is_gone(e, run->sender[i], now))
+		if (!store_set_answered(&e->stores.at[i]) && store_client_is_down(run->client[i]) &&
+			!egress_store_is_gone(e, run->client[i], now))
 			return true;
 	}
 	return false;
@@ -469,10 +470,10 @@ connect_again(struct egress *e, struct egress_run *run, uint16_t doubts)
 		const uint16_t bit = 1u << e->stores.at[i].number;
 
 		/* only once: a store at two addresses would otherwise alternate between them */
-		if ((doubts & bit) == 0 || (run->again[i] & bit) != 0)
+		if ((doubts & bit) == 0 || (run->reconnected[i] & bit) != 0)
 			continue;
-		if (store_client_again(run->sender[i]))
-			run->again[i] |= bit;
+		if (store_client_again(run->client[i]))
+			run->reconnected[i] |= bit;
 	}
 }
 
@@ -505,7 +506,7 @@ run_waits(const struct egress *e, const struct egress_run *run, uint16_t doubts)
 	if (run->retiring || !run->finishing || !journal_run_get(e->journal, run->index, &r))
 		return true;
 	return r.held > 0 || doubts != not_configured(e, doubts) ||
-		count_ended(e, run) < e->stores.nb || may_be_somewhere(e, run);
+		count_ended(e, run) < e->stores.nb || may_be_at_an_address(e, run);
 }
 
 /*
@@ -531,9 +532,9 @@ egress_check_runs(struct egress *e)
 		if (!run->retiring)
 			connect_again(e, run, doubts[i]);
 		run->waits = run_waits(e, run, doubts[i]);
-		if (!run->waits && !run->told)
+		if (!run->waits && !run->wait_logged)
 			log_in_doubt(e, run, doubts[i]);
-		run->told |= !run->waits;
+		run->wait_logged |= !run->waits;
 	}
 }
 
@@ -578,7 +579,7 @@ log_remaining(const struct egress *e)
 			"unacknowledged or in doubt\n",
 			run.name, run.incarnation, run.references);
 		for (k = 0; k < e->stores.nb && !e->run[i].retiring; k++) {
-			store_client_stats_get(e->run[i].sender[k], &stats);
+			store_client_stats_get(e->run[i].client[k], &stats);
 			LOG(ERR,
 				"    store %s: %s, %" PRIu64 " of %" PRIu64 " batches durable, "
 				"last failure: %s\n",
@@ -624,37 +625,37 @@ egress_adopt_runs(struct egress *e)
 
 	forget_empty_runs(e);
 	for (i = 0; i < JOURNAL_RUNS; i++)
-		e->before_damaged |= journal_run_get(e->journal, i, &run) && run.spilled_lost;
+		e->previous_damaged |= journal_run_get(e->journal, i, &run) && run.spilled_lost;
 	/* a removed run must have no open files */
 	ret = adopt_spilled(e->journal, e->spill, &e->view.adopted_spilled);
 	for (batch = journal_next(e->journal, 0); batch != UINT32_MAX;
 		batch = journal_next(e->journal, batch + 1)) {
 		if (!journal_get(e->journal, batch, &b))
 			continue;
-		e->known[batch] = (struct known){b.rows, b.run, b.table, 0, 0};
+		e->counted[batch] = (struct batch_count){b.rows, b.run, b.table, 0, 0};
 		/* images whose rows were not put belong to lost frames */
-		if (b.table == ARROW_IMAGES && b.held && b.last <= e->before.retained_frame &&
-			kept_ledger_has(&e->before, e->journal, &b))
-			e->before_held += b.rows;
+		if (b.table == ARROW_IMAGES && b.held && b.last <= e->previous.retained_frame &&
+			kept_ledger_has(&e->previous, e->journal, &b))
+			e->previous_held += b.rows;
 	}
 	for (i = 0; i < JOURNAL_RUNS && ret == 0; i++) {
 		if (!journal_run_get(e->journal, i, &run))
 			continue;
 		LOG(NOTICE, "run %s, incarnation %016" PRIx64 ": resending %u batches\n", run.name,
 			run.incarnation, run.references);
-		ret = egress_open_senders(e, i);
+		ret = egress_open_clients(e, i);
 		if (ret == 0)
 			egress_finish_run(e, &e->run[i]);
 	}
 	/* batches of stores that are no longer configured */
 	e->unassigned = true;
-	SET(e->damaged, e->before_damaged);
+	SET(e->damaged, e->previous_damaged);
 	return ret;
 }
 
 /* Return the store that gets a batch as long as it is available. */
 static unsigned int
-home(const struct egress *e, uint64_t first)
+preferred_store(const struct egress *e, uint64_t first)
 {
 	switch ((enum egress_policy)e->settings.policy) {
 	case EGRESS_BY_FRAME:
@@ -668,9 +669,9 @@ home(const struct egress *e, uint64_t first)
 }
 
 static bool
-is_connected(const struct store_client *sender)
+is_connected(const struct store_client *client)
 {
-	return !store_client_is_down(sender);
+	return !store_client_is_down(client);
 }
 
 /* Choose a store for a batch. @param first  number of its first frame */
@@ -681,16 +682,16 @@ egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
 	static bool (*const is_good[])(const struct store_client *) = {
 		egress_store_works, store_client_takes, is_connected};
 	const bool sticks = e->settings.policy != EGRESS_ROUND_ROBIN;
-	const unsigned int from = home(e, first);
+	const unsigned int from = preferred_store(e, first);
 	unsigned int i, k, store;
 
 	e->next_store++;
-	if (sticks && !egress_store_is_gone(e, run->sender[from], xfer_qp_clock()))
+	if (sticks && !egress_store_is_gone(e, run->client[from], xfer_qp_clock()))
 		return from;
 	for (k = 0; k < RTE_DIM(is_good); k++) {
 		for (i = 0; i < e->stores.nb; i++) {
 			store = (from + i) % e->stores.nb;
-			if (is_good[k](run->sender[store]))
+			if (is_good[k](run->client[store]))
 				return store;
 		}
 	}
@@ -702,7 +703,8 @@ egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
  * can be spilled.
  */
 static bool
-has_elsewhere(const struct egress *e, const struct egress_run *run, const struct store_client *from)
+has_alternative(
+	const struct egress *e, const struct egress_run *run, const struct store_client *from)
 {
 	bool any = overload_spills(&e->overload);
 	unsigned int i;
@@ -712,8 +714,8 @@ has_elsewhere(const struct egress *e, const struct egress_run *run, const struct
 	 * everything
 	 */
 	for (i = 0; i < e->stores.nb; i++)
-		any |= store_client_takes(from) ? egress_store_works(run->sender[i])
-						: store_client_takes(run->sender[i]);
+		any |= store_client_takes(from) ? egress_store_works(run->client[i])
+						: store_client_takes(run->client[i]);
 	return any;
 }
 
@@ -721,7 +723,7 @@ has_elsewhere(const struct egress *e, const struct egress_run *run, const struct
 static bool
 may_leave(const struct egress *e, const struct journal_batch *b, uint64_t now)
 {
-	struct store_client *from = egress_sender_of(e, b);
+	struct store_client *from = egress_client_of(e, b);
 
 	/* unassigned, or of a store that is no longer configured */
 	if (from == NULL)
@@ -732,7 +734,7 @@ may_leave(const struct egress *e, const struct journal_batch *b, uint64_t now)
 		 * the batch until the connection is closed.
 		 */
 		if (egress_store_is_gone(e, from, now) && !store_client_is_down(from) &&
-			has_elsewhere(e, &e->run[b->run], from))
+			has_alternative(e, &e->run[b->run], from))
 			store_client_give_up(from);
 		return store_client_is_down(from) && egress_store_is_gone(e, from, now);
 	}
@@ -741,13 +743,13 @@ may_leave(const struct egress *e, const struct journal_batch *b, uint64_t now)
 }
 
 static bool
-all_take(const struct egress *e)
+all_stores_work(const struct egress *e)
 {
 	unsigned int i, k;
 
 	for (i = 0; i < JOURNAL_RUNS; i++) {
 		for (k = 0; e->run[i].used && k < e->stores.nb; k++) {
-			if (e->run[i].sender[k] != NULL && !egress_store_works(e->run[i].sender[k]))
+			if (e->run[i].client[k] != NULL && !egress_store_works(e->run[i].client[k]))
 				return false;
 		}
 	}
@@ -766,7 +768,7 @@ egress_move(struct egress *e, uint64_t now)
 	/* batches of a store that was replaced by another one */
 	e->unassigned |= e->changes != e->stores.changes;
 	e->changes = e->stores.changes;
-	if (!e->unassigned && all_take(e))
+	if (!e->unassigned && all_stores_work(e))
 		return;
 	while ((batch = journal_walk(e->journal, &at)) != UINT32_MAX) {
 		if (!journal_get(e->journal, batch, &b) || !e->run[b.run].used ||
@@ -774,12 +776,12 @@ egress_move(struct egress *e, uint64_t now)
 			!may_leave(e, &b, now))
 			continue;
 		store = egress_choose(e, &e->run[b.run], b.first);
-		if (!store_client_takes(e->run[b.run].sender[store])) {
-			left |= egress_sender_of(e, &b) == NULL;
+		if (!store_client_takes(e->run[b.run].client[store])) {
+			left |= egress_client_of(e, &b) == NULL;
 			continue;
 		}
 		journal_assign(e->journal, batch, e->stores.at[store].number);
-		(void)store_client_offer(e->run[b.run].sender[store], batch);
+		(void)store_client_offer(e->run[b.run].client[store], batch);
 	}
 	e->unassigned = left;
 }
@@ -796,10 +798,10 @@ view_store(struct egress *e, unsigned int k, struct egress_store *to)
 	*to = e->past[k];
 	to->name = e->stores.at[k].name;
 	for (i = 0; i < JOURNAL_RUNS; i++) {
-		if (!e->run[i].used || e->run[i].sender[k] == NULL)
+		if (!e->run[i].used || e->run[i].client[k] == NULL)
 			continue;
-		store_client_stats_get(e->run[i].sender[k], &stats);
-		add(to, &stats);
+		store_client_stats_get(e->run[i].client[k], &stats);
+		add_store_stats(to, &stats);
 		if ((int)i == e->current || to->now.state == STORE_CLIENT_DOWN)
 			to->now = stats;
 	}
@@ -871,10 +873,10 @@ egress_view_get(struct egress *e, struct egress_view *view)
 
 /* ---- work of the lcore ---- */
 
-#define CM_TURNS  64
-#define MOVE_MS	  100 /* interval of the check for stores that do not return */
-#define EVENTS	  8
-#define REMOVE_MS 1000 /* interval of attempts to save damaged batches */
+#define CM_ITERATIONS 64
+#define MOVE_MS	      100 /* interval of the check for stores that do not return */
+#define EVENTS	      8
+#define REMOVE_MS     1000 /* interval of attempts to save damaged batches */
 
 static int
 do_begin(struct egress *e, const struct command *c)
@@ -885,7 +887,7 @@ do_begin(struct egress *e, const struct command *c)
 	index = journal_run_add(e->journal, c->run);
 	if (index < 0)
 		return index;
-	ret = egress_open_senders(e, index);
+	ret = egress_open_clients(e, index);
 	if (ret < 0) {
 		e->run[index].retiring = true;
 		return ret;
@@ -918,7 +920,7 @@ do_commit(struct egress *e, struct filled *f)
 	if (f->batch.table == ARROW_FRAMES)
 		kept_ledger_announce(&e->kept, &f->batch, f->tally);
 	batch = journal_commit(e->journal, &f->batch);
-	e->known[batch] = (struct known){
+	e->counted[batch] = (struct batch_count){
 		f->batch.rows, e->current, f->batch.table, rte_rdtsc(), f->batch.received};
 	FAIL_POINT("recv.kept");
 	/* from here on, a receiver that adopts the journal counts these rows */
@@ -926,12 +928,12 @@ do_commit(struct egress *e, struct filled *f)
 		kept_ledger_commit(&e->kept);
 	store = egress_choose(e, run, f->batch.first);
 	journal_assign(e->journal, batch, e->stores.at[store].number);
-	(void)store_client_offer(run->sender[store], batch);
+	(void)store_client_offer(run->client[store], batch);
 }
 
 /* Commit the batches that the writer has handed over. */
 static bool
-take_filled(struct egress *e)
+commit_filled(struct egress *e)
 {
 	/* first: all batches filled before that are in the ring */
 	const uint64_t skipped = journal_skipped(e->journal);
@@ -1027,22 +1029,22 @@ egress_iterate(struct egress *e)
 
 	/* a command follows the batches that were handed over before it */
 	command = mailbox_take(&e->mailbox);
-	busy = take_filled(e);
+	busy = commit_filled(e);
 	if (command)
 		mailbox_answer(&e->mailbox, do_command(e));
 	for (pg = 0; pg < e->info.nb_poll_groups; pg++)
 		busy |= rdma_progress(e->dev, pg) > 0;
 	for (i = 0; i < JOURNAL_RUNS; i++) {
 		for (k = 0; e->run[i].used && k < e->stores.nb; k++) {
-			if (e->run[i].sender[k] != NULL)
-				busy |= store_client_poll(e->run[i].sender[k]);
+			if (e->run[i].client[k] != NULL)
+				busy |= store_client_poll(e->run[i].client[k]);
 		}
 	}
 	/* an lcore that yields its CPU has few iterations */
-	busy |= overload_turn(&e->overload, now);
+	busy |= overload_poll(&e->overload, now);
 	if (unlikely(journal_is_damaged(e->journal)))
 		remove_damaged(e, now);
-	if (e->turn++ % CM_TURNS != 0 && now == e->cm_at)
+	if (e->iterations++ % CM_ITERATIONS != 0 && now == e->cm_at)
 		return busy;
 	e->cm_at = now;
 	n = rdma_poll_cm(e->dev, event, EVENTS);
@@ -1093,9 +1095,9 @@ polls_itself(const struct egress *e)
 		!__atomic_load_n(&e->lcore_polls, __ATOMIC_ACQUIRE);
 }
 
-/* Let the egress lcore work for a while, or do its work. */
+/* Do the work of the egress lcore once, or sleep while that lcore does it. */
 static void
-let_go_on(struct egress *e, unsigned int us)
+poll_or_sleep(struct egress *e, unsigned int us)
 {
 	const struct timespec pause = {.tv_nsec = us * 1000};
 
@@ -1108,7 +1110,7 @@ let_go_on(struct egress *e, unsigned int us)
 void
 egress_wait(struct egress *e)
 {
-	let_go_on(e, WAIT_US);
+	poll_or_sleep(e, WAIT_US);
 }
 
 /*
@@ -1118,7 +1120,7 @@ egress_wait(struct egress *e)
  * @return -ETIMEDOUT: COMMAND_BEGIN was not taken in time, and is not executed later
  */
 static int
-ask(struct egress *e, const struct command *command)
+run_command(struct egress *e, const struct command *command)
 {
 	const uint64_t until =
 		command->order == COMMAND_BEGIN ? xfer_qp_clock() + COMMAND_TIMEOUT_MS : UINT64_MAX;
@@ -1130,7 +1132,7 @@ ask(struct egress *e, const struct command *command)
 		/* false: the lcore is already executing the command */
 		if (xfer_qp_clock() >= until && mailbox_cancel(&e->mailbox))
 			return -ETIMEDOUT;
-		let_go_on(e, SLEEP_US);
+		poll_or_sleep(e, SLEEP_US);
 	}
 	return ret;
 }
@@ -1152,7 +1154,7 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 		run.body_max[i] = begin->body_max[i];
 	}
 	if (ret == 0)
-		ret = ask(
+		ret = run_command(
 			e, &(struct command){.order = COMMAND_BEGIN, .run = &run, .begin = begin});
 	for (i = 0; i < ARROW_TABLES; i++)
 		free(header[i]);
@@ -1203,7 +1205,7 @@ wait_for_room(struct egress *e, uint64_t body)
 		}
 		if (now >= until)
 			return NULL;
-		let_go_on(e, WAIT_US);
+		poll_or_sleep(e, WAIT_US);
 	}
 	overload_note_room(&e->overload, true);
 	return room;
@@ -1246,7 +1248,7 @@ hand_over(struct egress *e, uint8_t *room, bool open, const struct batch *b)
 		room_fill(e->journal, room, &filled.batch, b);
 	FAIL_POINT("recv.filled");
 	while (rte_ring_sp_enqueue_elem(e->filled, &filled, FILLED_SIZE) < 0)
-		let_go_on(e, WAIT_US);
+		poll_or_sleep(e, WAIT_US);
 	if (polls_itself(e))
 		(void)egress_iterate(e);
 }
@@ -1406,8 +1408,8 @@ wait_for_stores(struct egress *e)
 
 	for (i = 0; i < XFER_TABLES; i++)
 		end.batches[i] = e->stats[i].put;
-	(void)ask(e, &end);
-	while (ask(e, &is_over) == 0) {
+	(void)run_command(e, &end);
+	while (run_command(e, &is_over) == 0) {
 		const uint64_t now = xfer_qp_clock();
 
 		signals = __atomic_load_n(&nb_signals, __ATOMIC_RELAXED);
@@ -1417,7 +1419,7 @@ wait_for_stores(struct egress *e)
 				"run ends before the stores have taken all batches; the rest "
 				"stays in %s\n",
 				e->settings.journal);
-			(void)ask(e, &(struct command){.order = COMMAND_LOG_WAITING});
+			(void)run_command(e, &(struct command){.order = COMMAND_LOG_WAITING});
 			return -ETIMEDOUT;
 		}
 		if (now - begin >= LOG_WAIT_MS && (!waits || signals != logged)) {
@@ -1425,7 +1427,7 @@ wait_for_stores(struct egress *e)
 			waits = true;
 			logged = signals;
 		}
-		let_go_on(e, WAIT_US);
+		poll_or_sleep(e, WAIT_US);
 	}
 	return 0;
 }
@@ -1466,15 +1468,15 @@ egress_was_damaged(const struct egress *e)
 bool
 egress_before_was_damaged(const struct egress *e)
 {
-	return e->before_damaged;
+	return e->previous_damaged;
 }
 
 bool
 egress_ledger_before(const struct egress *e, struct ledger_kept *kept, uint64_t *held)
 {
-	*kept = e->before;
-	*held = e->before_held;
-	return e->before.version == LEDGER_KEPT_VERSION && e->before.running;
+	*kept = e->previous;
+	*held = e->previous_held;
+	return e->previous.version == LEDGER_KEPT_VERSION && e->previous.running;
 }
 
 uint64_t
@@ -1553,7 +1555,7 @@ check_size(const struct egress *e)
 		"journal %s has %" PRIu64 " MiB, which is too small; required: %s. An existing "
 		"file keeps its size, so [egress] journal_mib = %" PRIu64 " has no effect; %s\n",
 		settings->journal, stats.room >> 20, text, settings->journal_bytes >> 20,
-		batches > 0 || e->before.running
+		batches > 0 || e->previous.running
 			? "lower rate_mb_per_s until stores have its batches, then remove it"
 			: "it has no batches: remove it, or lower rate_mb_per_s");
 	return -EINVAL;
@@ -1589,17 +1591,17 @@ open_ring(struct egress *e, const struct egress_slots *slots)
 			"journal %s: %" PRIu64 " records with a wrong bit or a damaged copy were "
 			"corrected; check the memory of this machine\n",
 			e->settings.journal, stats.corrected);
-	kept_ledger_before(&e->before, e->journal);
+	kept_ledger_before(&e->previous, e->journal);
 	if (journal_ledger_is_lost(e->journal))
 		LOG(ERR,
 			"journal %s: both copies of the ledger of the previous receiver are "
 			"damaged. If it was killed, its frames are in no ledger; count them with "
 			"braggline-scan in the directories of the stores\n",
 			e->settings.journal);
-	ret = damaged_batches_remove(e->journal, quarantine_directory(e), &e->before, &damaged);
+	ret = damaged_batches_remove(e->journal, quarantine_directory(e), &e->previous, &damaged);
 	if (ret < 0)
 		return ret;
-	e->before_damaged = damaged.batches > 0 || journal_ledger_is_lost(e->journal);
+	e->previous_damaged = damaged.batches > 0 || journal_ledger_is_lost(e->journal);
 	e->damaged_frames = damaged.frames;
 	note_doubts(e, &damaged);
 	e->corrected = stats.corrected;
@@ -1614,10 +1616,10 @@ open_ring(struct egress *e, const struct egress_slots *slots)
 		return ret;
 	}
 	kept_ledger_init(&e->kept, e->journal);
-	e->known = calloc(JOURNAL_BATCHES, sizeof(*e->known));
+	e->counted = calloc(JOURNAL_BATCHES, sizeof(*e->counted));
 	e->filled = rte_ring_create_elem(
 		"egress_filled", FILLED_SIZE, FILLED, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
-	if (e->known == NULL || e->filled == NULL) {
+	if (e->counted == NULL || e->filled == NULL) {
 		LOG(ERR, "cannot allocate the list and the ring of batches: %s\n",
 			strerror(ENOMEM));
 		return -ENOMEM;
@@ -1755,10 +1757,10 @@ egress_destroy(struct egress *e)
 		left = 0;
 		for (i = 0; i < JOURNAL_RUNS; i++) {
 			for (k = 0; k < e->stores.nb; k++) {
-				if (e->run[i].sender[k] != NULL &&
-					store_client_close(e->run[i].sender[k]) == 0)
-					e->run[i].sender[k] = NULL;
-				left += e->run[i].sender[k] != NULL;
+				if (e->run[i].client[k] != NULL &&
+					store_client_close(e->run[i].client[k]) == 0)
+					e->run[i].client[k] = NULL;
+				left += e->run[i].client[k] != NULL;
 			}
 			e->run[i].used = false;
 		}
@@ -1786,6 +1788,6 @@ egress_destroy(struct egress *e)
 	journal_close(e->journal);
 	xfer_key_forget(&e->key);
 	rte_ring_free(e->filled);
-	free(e->known);
+	free(e->counted);
 	free(e);
 }

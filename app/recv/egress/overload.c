@@ -67,7 +67,7 @@ enter(struct overload *o, enum egress_level level)
  * discards the records of batches in doubt. At worst there are duplicates, which reconcile finds.
  */
 static void
-look_for_uncut(struct overload *o)
+note_uncut(struct overload *o)
 {
 	struct journal_run run;
 	unsigned int i;
@@ -151,9 +151,9 @@ put_batches(struct overload *o, uint64_t enough)
 	return busy;
 }
 
-/* Update how full the journal is, and since when. */
+/* Note how full the journal is, and since when, and change the level accordingly. */
 static void
-climb(struct overload *o, uint64_t now)
+update_level(struct overload *o, uint64_t now)
 {
 	uint64_t room, used = fill(o, &room);
 	const uint64_t mark = room / 100 * o->config.percent;
@@ -179,7 +179,7 @@ climb(struct overload *o, uint64_t now)
 }
 
 bool
-overload_turn(struct overload *o, uint64_t now)
+overload_poll(struct overload *o, uint64_t now)
 {
 	const bool results = o->config.spill != NULL && take_results(o, now);
 	uint64_t room, used;
@@ -188,8 +188,8 @@ overload_turn(struct overload *o, uint64_t now)
 		return false;
 	o->next_check = now + 1;
 	if (o->config.spill != NULL)
-		look_for_uncut(o);
-	climb(o, now);
+		note_uncut(o);
+	update_level(o, now);
 	if (o->config.spill == NULL || o->level == EGRESS_HOLD || now < o->paused_until)
 		return results;
 	used = fill(o, &room);

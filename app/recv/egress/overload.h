@@ -52,7 +52,7 @@ void overload_init(struct overload *o, const struct overload_config *config);
  * Change the level if necessary, process the results of spilled batches, and spill the next ones.
  * @param now  ms. @return whether any work was done
  */
-bool overload_turn(struct overload *o, uint64_t now);
+bool overload_poll(struct overload *o, uint64_t now);
 
 /** Whether batches are spilled now. */
 bool overload_spills(const struct overload *o);

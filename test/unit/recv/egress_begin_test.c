@@ -58,14 +58,14 @@ late_batches(void **state)
 	(void)egress_poll(e);
 	assert_int_equal(pthread_create(&client, NULL, begin_second, &ret), 0);
 	wait_for_command();
-	egress_known(e, 0, false);
+	egress_count_released(e, 0, false);
 	egress_stats_get(e, ARROW_IMAGES, &stats);
 	assert_int_equal(stats.put, 2);
 	assert_int_equal(stats.durable, 1);
 	(void)egress_poll(e);
 	assert_int_equal(pthread_join(client, NULL), 0);
 	assert_int_equal(ret, 0);
-	egress_known(e, 1, false);
+	egress_count_released(e, 1, false);
 	egress_stats_get(e, ARROW_IMAGES, &stats);
 	assert_int_equal(stats.put, 0);
 	assert_int_equal(stats.put_rows, 0);
@@ -91,7 +91,7 @@ no_lcore(void **state)
 	assert_int_equal(pthread_create(&client, NULL, begin_second, &ret), 0);
 	assert_int_equal(pthread_join(client, NULL), 0);
 	assert_int_equal(ret, -ETIMEDOUT);
-	assert_int_equal(e->turn, 0);
+	assert_int_equal(e->iterations, 0);
 	(void)egress_poll(e);
 	assert_int_equal(e->current, -1);
 	assert_int_equal(pthread_create(&client, NULL, begin_second, &ret), 0);
