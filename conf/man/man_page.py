@@ -87,7 +87,7 @@ def name_file(text, folder, top):
         return text
     if path.endswith('README.rst'):
         for page in pages.PAGES:
-            if page.intro and path == os.path.join(page.folder, 'README.rst'):
+            if page.intro and os.path.dirname(path) in (page.folder, *page.more):
                 return f'{page.name}({page.section})'
         return f'{path[:-len(".rst")]}.html'
     if re.fullmatch(r'conf/[^/]+\.ini', path):
@@ -112,30 +112,29 @@ def end_sentence(paragraph):
         paragraph.replace(last, nodes.Text(last[:-1] + '.'))
 
 
-def adapt(node, page, top):
+def adapt(node, folder, page, top):
     """Tables become definition lists; pictures are removed; files get the names that they have on
-    a machine without the source tree."""
+    a machine without the source tree.
+    @param folder  of the README that has the node"""
     for picture in list(node.findall(nodes.image)):
         picture.parent.remove(picture)
     for target in list(node.findall(nodes.target)):
         target.parent.remove(target)
     for literal in node.findall(nodes.literal):
-        literal.children = [nodes.Text(name_file(literal.astext(), page.folder, top))]
+        literal.children = [nodes.Text(name_file(literal.astext(), folder, top))]
     for block in node.findall(nodes.literal_block):
         block.children = [nodes.Text(name_commands(block.astext()))]
     for reference in list(node.findall(nodes.reference)):
         uri = reference.get('refuri', '')
         if uri and ':' not in uri:
-            name = name_file(uri, page.folder, top)
-            reference.replace_self(
-                nodes.emphasis('', name if name != uri else reference.astext()))
+            name = name_file(uri, folder, top)
+            reference.replace_self(nodes.emphasis(
+                '', name if name not in (uri, f'{page.name}({page.section})')
+                else reference.astext()))
         elif reference.get('refid'):
             reference.replace_self(nodes.emphasis('', reference.astext()))
     for table in list(node.findall(nodes.table)):
         table.replace_self(as_definitions(table))
-    for number, section in enumerate(node.findall(nodes.section)):
-        # subsections may have the names of those of other sections
-        section['ids'], section['names'] = [f'part-{id(section)}-{number}'], []
 
 
 def section(name, *children):
@@ -173,8 +172,16 @@ def make(page, version, top):
     if page.section == 5:
         document += section('Files', nodes.paragraph(
             '', 'The packages have examples in /usr/share/braggline.'))
+    adapt(document, page.folder, page, top)
+    for folder in page.more:
+        more = readme.read(readme.readme_of(top, folder))
+        part = section(readme.title(more), *readme.introduction(more), *readme.sections(more))
+        adapt(part, folder, page, top)
+        document += part
+    for number, one in enumerate(document.findall(nodes.section)):
+        # subsections may have the names of those of other sections
+        one['ids'], one['names'] = [f'part-{number}'], []
     document += section('See also', nodes.paragraph('', ', '.join(page.see)))
-    adapt(document, page, top)
     if 'README.html' in document.astext():
         document.children[-1] += nodes.paragraph(
             '', f'Files README.html are below {DOCUMENTATION}, in the package braggline-doc.')

@@ -13,6 +13,7 @@ class Page:
     parts: tuple = ()          # sections of the README; (): all
     without: tuple = ()        # ... but these
     intro: bool = True         # the README's introduction becomes the description
+    more: tuple = ()           # folders whose READMEs become sections of the page
     see: tuple = ()
     commands: dict = field(default_factory=dict)  # command of the program -> its section
     settings: tuple = ()       # README folder and section of the keys of --set
@@ -20,7 +21,9 @@ class Page:
 
 PAGES = (
     Page('braggline-recv', 1, 'app/recv', 'receive the frames of a pixel detector',
-         without=('Life of a frame', 'Settings', 'Data path of the pixels'),
+         without=('Documents', 'Life of a frame', 'Settings'),
+         more=('app/recv/rx', 'app/recv/frames', 'app/recv/port', 'app/recv/calib',
+               'app/recv/egress', 'app/recv/telemetry', 'app/recv/output', 'app/recv/check'),
          see=('braggline-recv.ini(5)', 'braggline-store(1)', 'braggline-scan(1)', 'net_replay(7)',
               'gpu_cuda(7)', 'gpu_host(7)', 'braggline-rdma-devices(7)'),
          settings=('app/recv', 'Settings')),

@@ -90,7 +90,7 @@ def held_images(path, retained):
 
 
 def ledger(path):
-    """The journal's record of the run: app/recv/README.rst."""
+    """The journal's record of the run: app/recv/egress/README.rst."""
     with open(path, 'rb') as ring:
         at, = struct.unpack_from('<Q', ring.read(BLOCK), 32)
         ring.seek(at)

@@ -162,7 +162,7 @@ def check_guide(source):
         print('skipped: rows of the guide: docutils is not installed (Debian: python3-docutils)')
         return
     from docutils import nodes
-    recv = readme.read(f'{source}/app/recv/README.rst')
+    recv = readme.read(f'{source}/app/recv/telemetry/README.rst')
     outcomes = set()
     for table in readme.find_section(recv, 'Ledger').findall(nodes.table):
         if readme.header(table)[0] in ('column', 'outcome', 'counter'):

@@ -33,7 +33,7 @@
  *    the first of those handed over, and the ledger counts the frames of the others, at most 63
  *    batches, as lost at restart. The bytes of any other room are free space.
  *
- * Settings: [egress] in README.rst.
+ * Settings: [egress] in app/recv/README.rst.
  */
 #ifndef EGRESS_H
 #define EGRESS_H

@@ -38,11 +38,11 @@
  * frees its own mbufs of these slots, a few in each poll. The builder reuses a slot after every RX
  * role has freed its part.
  *
- * Window and resynchronisation. app/recv/README.rst, section "The window", has the rules. If the
- * numbers of a stream cannot belong to the window, the stream is *out of window*. The caller holds
- * its packets (FRAME_PLACE_HOLD), and each of them counts once towards a *resync request*
- * (frame_resync.c). The builder moves the window if enough streams request the same position
- * (frame_window.c). Otherwise it refuses the request after a time limit.
+ * Window and resynchronisation. README.rst has the rules. If the numbers of a stream cannot belong
+ * to the window, the stream is *out of window*. The caller holds its packets (FRAME_PLACE_HOLD),
+ * and each of them counts once towards a *resync request* (frame_resync.c). The builder moves the
+ * window if enough streams request the same position (frame_window.c). Otherwise it refuses the
+ * request after a time limit.
  *
  * Frames without a row. Each RX role reports the frames of packets that it drops as late or as
  * outliers, through a ring per role. The builder knows which frames have a row, and counts the

@@ -25,7 +25,7 @@ struct pipeline;
 #define LEDGER_COLUMNS 22
 #define LEDGER_FRAMES  0 /**< the column with the total */
 
-/** The part of a run's ledger that outlives the process, in its journal; see README.rst. */
+/** The part of a run's ledger that outlives the process, in its journal; see egress/README.rst. */
 struct ledger_kept {
 	uint32_t version;	 /**< LEDGER_KEPT_VERSION */
 	uint32_t running;	 /**< the run has not ended normally */

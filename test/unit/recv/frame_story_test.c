@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests the rule of the window (app/recv/README.rst) with random stories of a detector. A story has
- * acquisitions that continue, skip numbers or restart, with and without silence between them.
- * Packets are lost, duplicated or reordered. Modules lag, are dead, send other numbers than the
- * rest, or are forged. The test runs the real rx_poll() and frame table on a clock of its own.
+ * Tests the rules of the window (app/recv/frames/README.rst) with random stories of a detector. A
+ * story has acquisitions that continue, skip numbers or restart, with and without silence between
+ * them. Packets are lost, duplicated or reordered. Modules lag, are dead, send other numbers than
+ * the rest, or are forged. The test runs the real rx_poll() and frame table on a clock of its own.
  *
  *  - Every packet has one outcome. Every frame number in a packet has a row, or is counted as a
  *    late frame.
