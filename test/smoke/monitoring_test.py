@@ -171,7 +171,7 @@ def check_guide(source):
     # sums; and counters of packets and of receivers that are described in words
     outcomes = outcomes - {'frames', 'balanced'} | {'events_lost', 'waits', 'died'}
     want({'lost', 'held', 'malformed', 'no_mbuf', 'bad_icrc'} <= outcomes, outcomes)
-    guide = readme.find_section(readme.read(f'{source}/conf/README.rst'), 'When a counter grows')
+    guide = readme.find_section(readme.read(f'{source}/conf/README.rst'), 'Troubleshooting')
     rows = {literal.astext() for table in guide.findall(nodes.table)
             for row in readme.table_rows(table)[1:] for literal in row[0].findall(nodes.literal)}
     want(outcomes <= rows, 'no row in the operator\'s guide:', sorted(outcomes - rows))
