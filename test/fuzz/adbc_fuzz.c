@@ -20,7 +20,7 @@
 #define ALLOW_DAMAGED 1
 #define KILLED	      2
 
-struct helper {
+struct session_process {
 	const uint8_t *data;
 	size_t size;
 	bool killed;
@@ -32,9 +32,9 @@ struct helper {
 /* ---- fakes ----------------------------------------------------------------------------------- */
 
 int
-helper_read(void *helper, void *to, size_t size)
+session_process_read(void *process, void *to, size_t size)
 {
-	struct helper *h = helper;
+	struct session_process *h = process;
 
 	if (h->ended || h->waits)
 		abort();
@@ -47,7 +47,7 @@ helper_read(void *helper, void *to, size_t size)
 }
 
 int
-helper_wait(struct helper *h, int *status)
+session_process_wait(struct session_process *h, int *status)
 {
 	/* it would wait for ever */
 	if (!h->running)
@@ -57,19 +57,19 @@ helper_wait(struct helper *h, int *status)
 }
 
 const char *
-helper_said(struct helper *h)
+session_process_stderr(struct session_process *h)
 {
 	return "braggline-scan: Binder Error: fake";
 }
 
 void
-helper_done(struct helper *h)
+session_process_done(struct session_process *h)
 {
 	h->running = false;
 }
 
 void
-helper_end(struct helper *h)
+session_process_end(struct session_process *h)
 {
 	if (h == NULL)
 		return;
@@ -79,21 +79,21 @@ helper_end(struct helper *h)
 }
 
 void
-helper_pool_give(struct helper_pool *p, struct helper *h)
+session_pool_give(struct session_pool *p, struct session_process *h)
 {
 	if (h->running || h->ended || h->waits)
 		abort();
 	h->waits = true;
 }
 
-struct helper_pool *
-helper_pool_get(struct helper_pool *p)
+struct session_pool *
+session_pool_get(struct session_pool *p)
 {
 	return p;
 }
 
 void
-helper_pool_put(struct helper_pool *p)
+session_pool_put(struct session_pool *p)
 {
 }
 
@@ -124,7 +124,7 @@ read_stream(struct ArrowArrayStream *stream)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct helper h = {.killed = size > 0 && data[0] & KILLED};
+	struct session_process h = {.killed = size > 0 && data[0] & KILLED};
 	struct ArrowArrayStream stream;
 	struct failure f;
 	AdbcStatusCode status;
@@ -137,7 +137,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		h.running = true;
 		h.waits = false;
 		f.status = ADBC_STATUS_OK;
-		status = result_of_helper(&h, NULL, data[0] & ALLOW_DAMAGED, &stream, &f);
+		status = result_of_process(&h, NULL, data[0] & ALLOW_DAMAGED, &stream, &f);
 		if (status != f.status)
 			abort();
 		if (status == ADBC_STATUS_OK)

@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adbc/helper.h"
 #include "adbc/metadata.h"
 #include "adbc/options.h"
 #include "adbc/pool.h"
 #include "adbc/result.h"
+#include "adbc/session_process.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -29,10 +29,10 @@
 
 /* The process that executes the statements of an object. */
 struct running {
-	struct helper_pool *pool; /* of its connection */
+	struct session_pool *pool; /* of its connection */
 	pthread_mutex_t lock;
-	struct helper *helper; /* of the last statement, for Cancel; NULL: none */
-	uint64_t number;       /* of the last statement of this process */
+	struct session_process *process; /* of the last statement, for Cancel; NULL: none */
+	uint64_t number;		 /* of the last statement of this process */
 };
 
 struct database {
@@ -52,7 +52,7 @@ struct statement {
 	char *sql;
 };
 
-/* Fail without a helper process. */
+/* Fail without a process. */
 static AdbcStatusCode
 refuse(struct AdbcError *error, AdbcStatusCode status, const char *sqlstate, const char *text)
 {
@@ -87,39 +87,39 @@ no_memory(struct AdbcError *error)
 /* ------------------------------------------------------------------ execution */
 
 static void
-running_set(struct running *r, struct helper *helper, uint64_t number)
+running_set(struct running *r, struct session_process *process, uint64_t number)
 {
-	struct helper *before;
+	struct session_process *before;
 
 	pthread_mutex_lock(&r->lock);
-	before = r->helper;
-	r->helper = helper != NULL ? helper_get(helper) : NULL;
+	before = r->process;
+	r->process = process != NULL ? session_process_get(process) : NULL;
 	r->number = number;
 	pthread_mutex_unlock(&r->lock);
-	helper_put(before);
+	session_process_put(before);
 }
 
 static AdbcStatusCode
 running_cancel(struct running *r, struct AdbcError *error)
 {
-	struct helper *helper;
+	struct session_process *process;
 	uint64_t number;
 
 	pthread_mutex_lock(&r->lock);
-	helper = r->helper != NULL ? helper_get(r->helper) : NULL;
+	process = r->process != NULL ? session_process_get(r->process) : NULL;
 	number = r->number;
 	pthread_mutex_unlock(&r->lock);
-	if (helper == NULL)
+	if (process == NULL)
 		return wrong_state(error, "there is no statement to be cancelled");
-	helper_cancel(helper, number);
-	helper_put(helper);
+	session_process_cancel(process, number);
+	session_process_put(process);
 	return ADBC_STATUS_OK;
 }
 
 static int
-start_helper(const char *const *argv, struct helper **helper, struct failure *f)
+start_process(const char *const *argv, struct session_process **process, struct failure *f)
 {
-	const int ret = helper_start(argv, helper);
+	const int ret = session_process_start(argv, process);
 
 	if (ret < 0)
 		failure_set(f, ret == -ENOENT ? ADBC_STATUS_NOT_FOUND : ADBC_STATUS_IO, "08001",
@@ -131,33 +131,33 @@ start_helper(const char *const *argv, struct helper **helper, struct failure *f)
 }
 
 /* Begin a statement in the process that waits for one, or in a new one. @return NULL: `f` is set */
-static struct helper *
+static struct session_process *
 begin(const char *const *argv, double deadline, struct running *running, const char *sql,
 	struct failure *f)
 {
-	struct helper *helper = helper_pool_take(running->pool, argv);
-	bool is_new = helper == NULL;
+	struct session_process *process = session_pool_take(running->pool, argv);
+	bool is_new = process == NULL;
 	uint64_t number;
 	int ret;
 
-	if (is_new && start_helper(argv, &helper, f) < 0)
+	if (is_new && start_process(argv, &process, f) < 0)
 		return NULL;
-	ret = helper_begin(helper, sql, deadline, &number);
+	ret = session_process_begin(process, sql, deadline, &number);
 	if (ret == -EPIPE && !is_new) {
 		/* it has ended since the last statement */
-		helper_end(helper);
-		if (start_helper(argv, &helper, f) < 0)
+		session_process_end(process);
+		if (start_process(argv, &process, f) < 0)
 			return NULL;
-		ret = helper_begin(helper, sql, deadline, &number);
+		ret = session_process_begin(process, sql, deadline, &number);
 	}
 	/* why a new process has ended is read with its output */
 	if (ret < 0 && ret != -EPIPE) {
-		helper_end(helper);
+		session_process_end(process);
 		failure_errno(f, -ret, "cannot write to the helper program");
 		return NULL;
 	}
-	running_set(running, helper, number);
-	return helper;
+	running_set(running, process, number);
+	return process;
 }
 
 /* Execute a statement. */
@@ -166,18 +166,18 @@ execute(const struct options *o, struct running *running, const char *sql,
 	struct ArrowArrayStream *stream, struct failure *f)
 {
 	struct command_line c;
-	struct helper *helper;
+	struct session_process *process;
 	AdbcStatusCode status;
 
 	status = command_line_make(&c, o, f);
 	if (status != ADBC_STATUS_OK)
 		return status;
-	helper = begin(c.argv, strtod(options_get(o, OPTION_DEADLINE), NULL), running, sql, f);
+	process = begin(c.argv, strtod(options_get(o, OPTION_DEADLINE), NULL), running, sql, f);
 	command_line_free(&c);
-	if (helper == NULL)
+	if (process == NULL)
 		return f->status;
-	return result_of_helper(
-		helper, running->pool, options_true(o, OPTION_ALLOW_DAMAGED), stream, f);
+	return result_of_process(
+		process, running->pool, options_true(o, OPTION_ALLOW_DAMAGED), stream, f);
 }
 
 /* Read a stream to its end, so that its process can be used again, and release it. */
@@ -421,7 +421,7 @@ connection_new(struct AdbcConnection *connection, struct AdbcError *error)
 
 	if (c == NULL)
 		return no_memory(error);
-	c->running.pool = helper_pool_create();
+	c->running.pool = session_pool_create();
 	if (c->running.pool == NULL) {
 		free(c);
 		return no_memory(error);
@@ -499,7 +499,7 @@ connection_release(struct AdbcConnection *connection, struct AdbcError *error)
 	if (c == NULL)
 		return wrong_state(error, "no connection: not created, or released");
 	running_set(&c->running, NULL, 0);
-	helper_pool_close(c->running.pool);
+	session_pool_close(c->running.pool);
 	pthread_mutex_destroy(&c->running.lock);
 	options_free(&c->options);
 	free(c);
@@ -692,7 +692,7 @@ statement_new(
 		free(s);
 		return no_memory(error);
 	}
-	s->running.pool = helper_pool_get(c->running.pool);
+	s->running.pool = session_pool_get(c->running.pool);
 	pthread_mutex_init(&s->running.lock, NULL);
 	statement->private_data = s;
 	return ADBC_STATUS_OK;
@@ -706,7 +706,7 @@ statement_release(struct AdbcStatement *statement, struct AdbcError *error)
 	if (s == NULL)
 		return wrong_state(error, "no statement: not created, or released");
 	running_set(&s->running, NULL, 0);
-	helper_pool_put(s->running.pool);
+	session_pool_put(s->running.pool);
 	pthread_mutex_destroy(&s->running.lock);
 	options_free(&s->options);
 	free(s->sql);

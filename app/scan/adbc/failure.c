@@ -68,7 +68,7 @@ static const struct {
 };
 
 AdbcStatusCode
-failure_helper(struct failure *f, int32_t vendor, const char *said)
+failure_of_process(struct failure *f, int32_t vendor, const char *said)
 {
 	const char *line, *text;
 	size_t i;

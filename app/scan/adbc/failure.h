@@ -35,7 +35,7 @@ AdbcStatusCode failure_errno(struct failure *f, int error, const char *what);
  * @param vendor  its exit status, see above
  * @param said  its text on standard error
  */
-AdbcStatusCode failure_helper(struct failure *f, int32_t vendor, const char *said);
+AdbcStatusCode failure_of_process(struct failure *f, int32_t vendor, const char *said);
 
 /** Errno of get_next() and get_schema() of a stream, positive. */
 int failure_stream_errno(const struct failure *f);

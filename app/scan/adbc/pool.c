@@ -6,17 +6,17 @@
 
 #include "adbc/pool.h"
 
-struct helper_pool {
+struct session_pool {
 	pthread_mutex_t lock;
 	uint32_t refs; /* atomic */
 	bool closed;
-	struct helper *idle; /* NULL: none */
+	struct session_process *idle; /* NULL: none */
 };
 
-struct helper_pool *
-helper_pool_create(void)
+struct session_pool *
+session_pool_create(void)
 {
-	struct helper_pool *p = calloc(1, sizeof(*p));
+	struct session_pool *p = calloc(1, sizeof(*p));
 
 	if (p == NULL)
 		return NULL;
@@ -25,60 +25,60 @@ helper_pool_create(void)
 	return p;
 }
 
-struct helper_pool *
-helper_pool_get(struct helper_pool *p)
+struct session_pool *
+session_pool_get(struct session_pool *p)
 {
 	__atomic_add_fetch(&p->refs, 1, __ATOMIC_RELAXED);
 	return p;
 }
 
 void
-helper_pool_put(struct helper_pool *p)
+session_pool_put(struct session_pool *p)
 {
 	if (p == NULL || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
-	helper_close(p->idle);
+	session_process_close(p->idle);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
 }
 
 void
-helper_pool_close(struct helper_pool *p)
+session_pool_close(struct session_pool *p)
 {
-	struct helper *idle;
+	struct session_process *idle;
 
 	pthread_mutex_lock(&p->lock);
 	idle = p->idle;
 	p->idle = NULL;
 	p->closed = true;
 	pthread_mutex_unlock(&p->lock);
-	helper_close(idle);
-	helper_pool_put(p);
+	session_process_close(idle);
+	session_pool_put(p);
 }
 
-struct helper *
-helper_pool_take(struct helper_pool *p, const char *const *argv)
+struct session_process *
+session_pool_take(struct session_pool *p, const char *const *argv)
 {
-	struct helper *h;
+	struct session_process *h;
 
 	pthread_mutex_lock(&p->lock);
 	h = p->idle;
 	/* one with other options stays for the statements that have them */
-	if (h != NULL && helper_has_command(h, argv))
+	if (h != NULL && session_process_has_command(h, argv))
 		p->idle = NULL;
 	else
 		h = NULL;
 	pthread_mutex_unlock(&p->lock);
-	if (h == NULL || helper_is_alive(h))
+	if (h == NULL || session_process_is_alive(h))
 		return h;
-	helper_end(h);
+	session_process_end(h);
 	return NULL;
 }
 
 void
-helper_pool_give(struct helper_pool *p, struct helper *h)
+session_pool_give(struct session_pool *p, struct session_process *h)
 {
-	struct helper *before = h;
+	struct session_process *before = h;
 
 	pthread_mutex_lock(&p->lock);
 	if (!p->closed) {
@@ -87,5 +87,5 @@ helper_pool_give(struct helper_pool *p, struct helper *h)
 		p->idle = h;
 	}
 	pthread_mutex_unlock(&p->lock);
-	helper_close(before);
+	session_process_close(before);
 }

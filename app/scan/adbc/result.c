@@ -31,8 +31,8 @@ struct body {
 
 struct result {
 	struct ipc_reader *reader;
-	struct helper *helper; /* NULL: memory, or the answer has ended */
-	struct helper_pool *pool;
+	struct session_process *process; /* NULL: memory, or the answer has ended */
+	struct session_pool *pool;
 	int status;    /* of the answer, */
 	bool answered; /* if it has ended */
 	char *memory;
@@ -46,8 +46,8 @@ struct result {
 static int
 result_read(struct result *r, void *to, size_t size)
 {
-	if (r->helper != NULL)
-		return helper_read(r->helper, to, size);
+	if (r->process != NULL)
+		return session_process_read(r->process, to, size);
 	if (size > r->memory_size - r->memory_at)
 		return 0;
 	memcpy(to, r->memory + r->memory_at, size);
@@ -59,23 +59,23 @@ result_read(struct result *r, void *to, size_t size)
 static void
 give_helper(struct result *r)
 {
-	struct helper *helper = r->helper;
+	struct session_process *process = r->process;
 
-	r->helper = NULL;
+	r->process = NULL;
 	/* a process that was interrupted ends */
 	if (r->status == EXIT_CANCELLED)
-		helper_end(helper);
+		session_process_end(process);
 	else
-		helper_pool_give(r->pool, helper);
+		session_pool_give(r->pool, process);
 }
 
 /* Take the first half of the end of an answer. @return false: it is something else */
 static bool
 take_end(struct result *r, const uint32_t end[2])
 {
-	if (r->helper == NULL || end[0] != PIPE_END || end[1] > EXIT_MAX)
+	if (r->process == NULL || end[0] != PIPE_END || end[1] > EXIT_MAX)
 		return false;
-	helper_done(r->helper);
+	session_process_done(r->process);
 	r->status = (int)end[1];
 	r->answered = true;
 	return true;
@@ -90,8 +90,8 @@ result_fail(struct result *r, int ret)
 
 	r->ended = true;
 	/* 0: the output ends too early; why is known when the process has ended */
-	if (ret == 0 && r->helper != NULL && !r->answered) {
-		waited = helper_wait(r->helper, &status);
+	if (ret == 0 && r->process != NULL && !r->answered) {
+		waited = session_process_wait(r->process, &status);
 		ret = waited < 0 ? waited : 0;
 	}
 	if (ret == -ECANCELED)
@@ -101,7 +101,7 @@ result_fail(struct result *r, int ret)
 			"the statement has run longer than its deadline "
 			"(adbc.braggline.deadline_seconds), and was ended");
 	else if (ret == 0 && status != 0)
-		failure_helper(f, status, helper_said(r->helper));
+		failure_of_process(f, status, session_process_stderr(r->process));
 	else if (ret == 0)
 		failure_set(f, ADBC_STATUS_IO, "08S01", 0,
 			"the result ends before its end marker: rows are missing");
@@ -256,7 +256,7 @@ result_end(struct result *r)
 	int ret;
 
 	r->ended = true;
-	if (r->helper == NULL)
+	if (r->process == NULL)
 		return 0;
 	ret = result_read(r, end, sizeof(end));
 	if (ret <= 0)
@@ -267,9 +267,9 @@ result_end(struct result *r)
 		failure_set(&r->failure, ADBC_STATUS_INVALID_DATA, "22000", r->status,
 			"all rows that can be read were returned, but files are damaged or "
 			"incomplete (adbc.braggline.allow_damaged = true allows it): %s",
-			helper_said(r->helper));
+			session_process_stderr(r->process));
 	else if (r->status != 0 && r->status != EXIT_DAMAGED)
-		failure_helper(&r->failure, r->status, helper_said(r->helper));
+		failure_of_process(&r->failure, r->status, session_process_stderr(r->process));
 	give_helper(r);
 	return r->failure.status == ADBC_STATUS_OK ? 0 : -EIO;
 }
@@ -314,8 +314,8 @@ static void
 result_free(struct result *r)
 {
 	ipc_reader_destroy(r->reader);
-	helper_end(r->helper);
-	helper_pool_put(r->pool);
+	session_process_end(r->process);
+	session_pool_put(r->pool);
 	free(r->memory);
 	free(r);
 }
@@ -352,17 +352,17 @@ result_open(struct result *r, struct ArrowArrayStream *stream, struct failure *f
 }
 
 AdbcStatusCode
-result_of_helper(struct helper *helper, struct helper_pool *pool, bool allow_damaged,
+result_of_process(struct session_process *process, struct session_pool *pool, bool allow_damaged,
 	struct ArrowArrayStream *stream, struct failure *f)
 {
 	struct result *r = calloc(1, sizeof(*r));
 
 	if (r == NULL) {
-		helper_end(helper);
+		session_process_end(process);
 		return failure_errno(f, ENOMEM, "");
 	}
-	r->helper = helper;
-	r->pool = helper_pool_get(pool);
+	r->process = process;
+	r->pool = session_pool_get(pool);
 	r->allow_damaged = allow_damaged;
 	return result_open(r, stream, f);
 }

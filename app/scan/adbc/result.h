@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Results as Arrow C streams: the Arrow IPC stream of a helper process, or one in memory.
+ * Results as Arrow C streams: the Arrow IPC stream of a session process, or one in memory.
  *
  * A message body is read once, into memory that the arrays refer to. Arrays can be kept, and
  * released by any thread, also after the stream.
@@ -17,15 +17,15 @@
 
 /**
  * Read the schema of a helper's answer, and make a stream of it.
- * @param helper         has begun the statement; the function takes the caller's reference. At the
+ * @param process        has begun the statement; the function takes the caller's reference. At the
  *                       end of the answer the pool gets it; if the stream is released before, or
  *                       the answer is not valid, it is ended
  * @param allow_damaged  damaged and incomplete files, which the helper reports by its exit status
  *                       after the last batch, are no error
  * @param stream  out
  */
-AdbcStatusCode result_of_helper(struct helper *helper, struct helper_pool *pool, bool allow_damaged,
-	struct ArrowArrayStream *stream, struct failure *f);
+AdbcStatusCode result_of_process(struct session_process *process, struct session_pool *pool,
+	bool allow_damaged, struct ArrowArrayStream *stream, struct failure *f);
 
 /**
  * Make a stream of an Arrow IPC stream in memory.

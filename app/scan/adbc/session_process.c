@@ -17,17 +17,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "adbc/helper.h"
 #include "adbc/pipe.h"
+#include "adbc/session_process.h"
 #include "sql/statement.h"
 
-#define PIPE_SIZE (1 << 20)
-#define SAID_MAX  3072
-#define CLOSE_MS  2000 /* time for a process to end after its input */
+#define PIPE_SIZE  (1 << 20)
+#define STDERR_MAX 3072
+#define CLOSE_MS   2000 /* time for a process to end after its input */
 
 extern char **environ;
 
-struct helper {
+struct session_process {
 	uint32_t refs;	/* atomic */
 	bool ended;	/* its status is known */
 	bool cancelled; /* atomic */
@@ -45,8 +45,8 @@ struct helper {
 	char *command; /* the arguments, each with a zero at its end */
 	size_t command_size;
 	int64_t deadline; /* CLOCK_MONOTONIC, ns; 0: none */
-	size_t said_size;
-	char said[SAID_MAX + 1];
+	size_t stderr_size;
+	char stderr_text[STDERR_MAX + 1];
 };
 
 static int64_t
@@ -162,7 +162,7 @@ spawn(const char *const *argv, const int *fds, pid_t *pid)
 }
 
 static int
-start(struct helper *h, const char *const *argv)
+start(struct session_process *h, const char *const *argv)
 {
 	int fds[3] = {-1, -1, -1}, ret, i;
 
@@ -198,9 +198,9 @@ start(struct helper *h, const char *const *argv)
 }
 
 int
-helper_start(const char *const *argv, struct helper **helper)
+session_process_start(const char *const *argv, struct session_process **process)
 {
-	struct helper *h = calloc(1, sizeof(*h));
+	struct session_process *h = calloc(1, sizeof(*h));
 	int ret;
 
 	if (h == NULL)
@@ -212,15 +212,15 @@ helper_start(const char *const *argv, struct helper **helper)
 	ret = start(h, argv);
 	if (ret < 0) {
 		h->ended = true;
-		helper_put(h);
+		session_process_put(h);
 		return ret;
 	}
-	*helper = h;
+	*process = h;
 	return 0;
 }
 
-struct helper *
-helper_get(struct helper *h)
+struct session_process *
+session_process_get(struct session_process *h)
 {
 	__atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED);
 	return h;
@@ -228,7 +228,7 @@ helper_get(struct helper *h)
 
 /* Get the status of a process that has ended or was killed. */
 static void
-reap(struct helper *h)
+reap(struct session_process *h)
 {
 	siginfo_t info = {0};
 	int ret;
@@ -243,7 +243,7 @@ reap(struct helper *h)
 }
 
 void
-helper_put(struct helper *h)
+session_process_put(struct session_process *h)
 {
 	if (h == NULL || __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return;
@@ -263,16 +263,16 @@ helper_put(struct helper *h)
 }
 
 void
-helper_end(struct helper *h)
+session_process_end(struct session_process *h)
 {
 	/* others may have references, to cancel it */
 	if (h != NULL && !h->ended && h->owner == getpid())
 		pidfd_send_signal(h->pidfd, SIGKILL, NULL, 0);
-	helper_put(h);
+	session_process_put(h);
 }
 
 void
-helper_close(struct helper *h)
+session_process_close(struct session_process *h)
 {
 	if (h != NULL && !h->ended && h->owner == getpid()) {
 		struct pollfd fd = {.fd = h->pidfd, .events = POLLIN};
@@ -282,11 +282,11 @@ helper_close(struct helper *h)
 		while (poll(&fd, 1, CLOSE_MS) < 0 && errno == EINTR && now_ns() < until)
 			;
 	}
-	helper_end(h);
+	session_process_end(h);
 }
 
 bool
-helper_has_command(const struct helper *h, const char *const *argv)
+session_process_has_command(const struct session_process *h, const char *const *argv)
 {
 	const char *at = h->command, *end = at + h->command_size;
 
@@ -300,7 +300,7 @@ helper_has_command(const struct helper *h, const char *const *argv)
 }
 
 bool
-helper_is_alive(const struct helper *h)
+session_process_is_alive(const struct session_process *h)
 {
 	struct pollfd fd = {.fd = h->pidfd, .events = POLLIN};
 
@@ -308,7 +308,7 @@ helper_is_alive(const struct helper *h)
 }
 
 void
-helper_cancel(struct helper *h, uint64_t number)
+session_process_cancel(struct session_process *h, uint64_t number)
 {
 	const uint64_t one = 1;
 
@@ -322,7 +322,7 @@ helper_cancel(struct helper *h, uint64_t number)
 }
 
 void
-helper_done(struct helper *h)
+session_process_done(struct session_process *h)
 {
 	pthread_mutex_lock(&h->lock);
 	h->running = false;
@@ -331,7 +331,7 @@ helper_done(struct helper *h)
 
 /* Read what is on standard error. */
 static void
-listen_to(struct helper *h)
+listen_to(struct session_process *h)
 {
 	char more[1024];
 	ssize_t n;
@@ -344,16 +344,16 @@ listen_to(struct helper *h)
 			close_fd(&h->err);
 			return;
 		}
-		if ((size_t)n > SAID_MAX - h->said_size)
-			n = (ssize_t)(SAID_MAX - h->said_size);
-		memcpy(h->said + h->said_size, more, (size_t)n);
-		h->said_size += (size_t)n;
+		if ((size_t)n > STDERR_MAX - h->stderr_size)
+			n = (ssize_t)(STDERR_MAX - h->stderr_size);
+		memcpy(h->stderr_text + h->stderr_size, more, (size_t)n);
+		h->stderr_size += (size_t)n;
 	}
 }
 
 /* Wait for an event of a descriptor. @return 0; -ECANCELED; -ETIMEDOUT; -errno */
 static int
-wait_for(struct helper *h, int fd, short event)
+wait_for(struct session_process *h, int fd, short event)
 {
 	struct pollfd fds[] = {{h->cancel, POLLIN}, {fd, event}, {-1, POLLIN}};
 	int64_t left = -1;
@@ -383,7 +383,7 @@ wait_for(struct helper *h, int fd, short event)
 }
 
 static int
-write_bytes(struct helper *h, const void *from, size_t size)
+write_bytes(struct session_process *h, const void *from, size_t size)
 {
 	const uint8_t *at = from;
 	ssize_t n;
@@ -406,7 +406,7 @@ write_bytes(struct helper *h, const void *from, size_t size)
 }
 
 int
-helper_begin(struct helper *h, const char *sql, double deadline, uint64_t *number)
+session_process_begin(struct session_process *h, const char *sql, double deadline, uint64_t *number)
 {
 	const struct pipe_statement head = {
 		PIPE_STATEMENT, (uint32_t)strnlen(sql, SQL_STATEMENT_MAX + 1)};
@@ -418,7 +418,7 @@ helper_begin(struct helper *h, const char *sql, double deadline, uint64_t *numbe
 	 */
 	if (h->statement > 0) {
 		listen_to(h);
-		h->said_size = 0;
+		h->stderr_size = 0;
 	}
 	pthread_mutex_lock(&h->lock);
 	*number = ++h->statement;
@@ -430,9 +430,9 @@ helper_begin(struct helper *h, const char *sql, double deadline, uint64_t *numbe
 }
 
 int
-helper_read(void *helper, void *to, size_t size)
+session_process_read(void *process, void *to, size_t size)
 {
-	struct helper *h = helper;
+	struct session_process *h = process;
 	uint8_t *at = to;
 	ssize_t n;
 	int ret;
@@ -460,7 +460,7 @@ helper_read(void *helper, void *to, size_t size)
 }
 
 int
-helper_wait(struct helper *h, int *status)
+session_process_wait(struct session_process *h, int *status)
 {
 	int ret;
 
@@ -475,14 +475,14 @@ helper_wait(struct helper *h, int *status)
 }
 
 const char *
-helper_said(struct helper *h)
+session_process_stderr(struct session_process *h)
 {
 	size_t size;
 
 	listen_to(h);
-	size = h->said_size;
-	while (size > 0 && h->said[size - 1] == '\n')
+	size = h->stderr_size;
+	while (size > 0 && h->stderr_text[size - 1] == '\n')
 		size--;
-	h->said[size] = '\0';
-	return h->said;
+	h->stderr_text[size] = '\0';
+	return h->stderr_text;
 }
