@@ -182,7 +182,7 @@ statement_time(void)
 
 /* Do not keep the present statement. */
 static void
-drop_kept(struct sql_session *s)
+drop_prepared(struct sql_session *s)
 {
 	free(s->present.sql);
 	s->present.sql = NULL;
@@ -192,16 +192,16 @@ drop_kept(struct sql_session *s)
 static void
 close_result(struct sql_session *s)
 {
-	if (s->cost > SQL_KEPT_NS)
-		drop_kept(s);
+	if (s->cost > SQL_PREPARED_NS)
+		drop_prepared(s);
 	if (s->has_result)
 		s->api->destroy_result(&s->result);
 	s->has_result = false;
 	if (s->present.sql != NULL)
-		sql_kept_put(&s->kept_list, s->api, &s->present);
+		sql_prepared_put(&s->prepared, s->api, &s->present);
 	else
-		sql_kept_free(&s->present, s->api);
-	s->present = (struct sql_kept){.nb_columns = 0};
+		sql_prepared_free(&s->present, s->api);
+	s->present = (struct sql_prepared){.nb_columns = 0};
 }
 
 static void
@@ -234,7 +234,7 @@ void
 sql_session_close(struct sql_session *s)
 {
 	close_result(s);
-	sql_kept_clear(&s->kept_list, s->api);
+	sql_prepared_clear(&s->prepared, s->api);
 	sql_parser_close(&s->parser);
 	if (s->tables.convert != NULL)
 		s->api->disconnect(&s->tables.convert);
@@ -1020,7 +1020,7 @@ explain(struct sql_session *s, struct sql_statement *parsed, const char *sql, en
 static void
 keep(struct sql_session *s, struct sql_statement *parsed, const char *sql)
 {
-	if (parsed->is_show || strlen(sql) > SQL_KEPT_BYTES)
+	if (parsed->is_show || strlen(sql) > SQL_PREPARED_BYTES)
 		return;
 	s->present.sql = strdup(sql);
 	if (s->present.sql == NULL)
@@ -1032,9 +1032,9 @@ keep(struct sql_session *s, struct sql_statement *parsed, const char *sql)
 
 /* Start a statement that was kept. */
 static int
-execute_kept(struct sql_session *s)
+execute_prepared(struct sql_session *s)
 {
-	struct sql_kept *k = &s->present;
+	struct sql_prepared *k = &s->present;
 	int ret;
 
 	/* DuckDB plans it again if it has a function such as now() */
@@ -1072,24 +1072,25 @@ is_cancelled(const struct sql_session *s)
 
 /* Whether the last error can be due to the statements that are kept. */
 static bool
-is_of_kept(const struct sql_session *s, bool kept)
+is_of_prepared(const struct sql_session *s, bool is_prepared)
 {
-	return kept || (s->kept_list.nb > 0 && strstr(s->error, "Out of Memory") != NULL);
+	return is_prepared || (s->prepared.nb > 0 && strstr(s->error, "Out of Memory") != NULL);
 }
 
 /* Execute a statement that is kept, or else a new one. */
 static int
 execute_any(struct sql_session *s, const char *sql, enum sql_form form)
 {
-	const bool kept = form == SQL_NATIVE && sql_kept_take(&s->kept_list, sql, &s->present);
+	const bool is_prepared =
+		form == SQL_NATIVE && sql_prepared_take(&s->prepared, sql, &s->present);
 	int ret;
 
-	ret = kept ? execute_kept(s) : execute(s, sql, form);
-	if (ret == 0 || is_cancelled(s) || !is_of_kept(s, kept))
+	ret = is_prepared ? execute_prepared(s) : execute(s, sql, form);
+	if (ret == 0 || is_cancelled(s) || !is_of_prepared(s, is_prepared))
 		return ret;
-	drop_kept(s);
+	drop_prepared(s);
 	close_result(s);
-	sql_kept_clear(&s->kept_list, s->api);
+	sql_prepared_clear(&s->prepared, s->api);
 	s->error[0] = '\0';
 	sql_lists_clear(&s->tables.lists);
 	return execute(s, sql, form);
@@ -1113,7 +1114,7 @@ sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
 	forget_ranges(s);
 	if (ret == 0)
 		return 0;
-	drop_kept(s);
+	drop_prepared(s);
 	close_result(s);
 	/* also if a query that analyses the statement was interrupted */
 	return is_cancelled(s) ? session_error(s, -ECANCELED, "cancelled") : ret;
@@ -1137,7 +1138,7 @@ sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 	/* the rows were read before they came, so zeros in place of a file are not returned */
 	path = sql_catalog_unreadable(s->catalog);
 	if (path != NULL) {
-		drop_kept(s);
+		drop_prepared(s);
 		if (*chunk != NULL)
 			s->api->destroy_data_chunk(chunk);
 		*chunk = NULL;
@@ -1148,7 +1149,7 @@ sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk)
 	/* NULL is the end, or an error */
 	error = s->api->result_error(&s->result);
 	if (error != NULL && *error != '\0')
-		drop_kept(s);
+		drop_prepared(s);
 	if (is_cancelled(s))
 		return session_error(s, -ECANCELED, "cancelled");
 	return error == NULL || *error == '\0' ? 0 : engine_error(s, -EIO, error);

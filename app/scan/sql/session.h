@@ -16,7 +16,7 @@
 #ifndef SQL_SESSION_H
 #define SQL_SESSION_H
 
-#include "sql/kept.h"
+#include "sql/prepared.h"
 #include "sql/statement.h"
 #include "sql/tables.h"
 
@@ -68,8 +68,8 @@ struct sql_session {
 	size_t nb_views;
 	bool lists_runs;	 /**< the view `runs` was created */
 	struct sql_range *range; /**< of the statement that is prepared */
-	struct sql_kept_list kept_list;
-	struct sql_kept present; /**< statement; `sql` is NULL if it will not be kept */
+	struct sql_prepared_list prepared;
+	struct sql_prepared present; /**< statement; `sql` is NULL if it will not be kept */
 	/** CPU time of this thread for the present statement, without checks of batches, ns */
 	uint64_t cost;
 	char error[4096]; /**< reason of the last error */

@@ -1210,18 +1210,18 @@ test_statements_are_kept(void **state)
 	}
 	assert_memory_not_equal(answer[0], answer[1], length);
 	/* their number has a limit */
-	for (i = 0; i < 2 * SQL_KEPT_MAX; i++) {
+	for (i = 0; i < 2 * SQL_PREPARED_MAX; i++) {
 		snprintf(sql, sizeof(sql), "SELECT %zu::UBIGINT AS n", i);
 		assert_int_equal(sql_session_execute(&r.session, sql, SQL_NATIVE), 0);
 	}
-	assert_int_equal(r.session.kept_list.nb, SQL_KEPT_MAX);
+	assert_int_equal(r.session.prepared.nb, SQL_PREPARED_MAX);
 	/* the present one is in none of these places */
 	assert_string_equal(r.session.present.sql, "SELECT 31::UBIGINT AS n");
-	assert_string_equal(r.session.kept_list.entry[0].sql, "SELECT 30::UBIGINT AS n");
+	assert_string_equal(r.session.prepared.entry[0].sql, "SELECT 30::UBIGINT AS n");
 	/* the plan has the constant, which is 16 MB */
 	want_answer(&r, "SELECT len(range(2000000))", "2000000");
 	assert_int_equal(sql_session_execute(&r.session, "SELECT 1 AS n", SQL_NATIVE), 0);
-	assert_string_not_equal(r.session.kept_list.entry[0].sql, "SELECT len(range(2000000))");
+	assert_string_not_equal(r.session.prepared.entry[0].sql, "SELECT len(range(2000000))");
 	/* an error is not kept */
 	assert_true(sql_session_execute(&r.session, "SELECT nothing", SQL_NATIVE) < 0);
 	assert_null(r.session.present.sql);
