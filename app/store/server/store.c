@@ -15,7 +15,7 @@
 #include "eal/process_cpus.h"
 #include "server/store.h"
 #include "server/identity.h"
-#include "server/proved.h"
+#include "server/known_peers.h"
 #include "tools/store_tree.h"
 
 RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
@@ -30,7 +30,7 @@ RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
 struct store {
 	struct store_shared shared;
 	struct rdma_conn *listener;
-	struct store_proved proved;
+	struct store_known_peers known_peers;
 	int lock; /* of the directory */
 	bool own_dev;
 	uint64_t rated_at; /* ms */
@@ -142,7 +142,8 @@ open_files(struct store *s, const struct store_config *c, char message[PATH_MAX]
 		return s->lock;
 	ret = store_identity(c->files.root, &s->shared.node, message);
 	if (ret == 0)
-		store_proved_open(&s->proved, c->files.root, &s->shared.admission, xfer_qp_clock());
+		store_known_peers_open(
+			&s->known_peers, c->files.root, &s->shared.admission, xfer_qp_clock());
 	if (ret == 0)
 		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %016" PRIx64 " in %s\n",
 			s->shared.node, c->files.root);
@@ -334,7 +335,7 @@ store_poll(struct store *s)
 		busy |= poll_cm(s, now);
 		expire(s, now);
 		change_keys(s);
-		store_proved_poll(&s->proved, &s->shared.admission, now);
+		store_known_peers_poll(&s->known_peers, &s->shared.admission, now);
 		store_runs_poll(&s->shared.runs, now);
 		count_rate(s, now);
 		(void)store_view_poll(s->view, &s->shared, s->connection, now);
@@ -387,7 +388,7 @@ store_close(struct store *s)
 	store_bodies_close(&s->shared.bodies);
 	if (s->own_dev)
 		(void)rdma_dev_close(s->shared.dev);
-	store_proved_close(&s->proved, &s->shared.admission);
+	store_known_peers_close(&s->known_peers, &s->shared.admission);
 	store_keys_close(s->shared.keys);
 	store_view_close(s->view);
 	dir_lock_release(s->lock);

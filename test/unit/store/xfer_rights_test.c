@@ -13,7 +13,7 @@
 
 #include "xfer_hostile_rig.h"
 #include "stream/ended.h"
-#include "server/proved.h"
+#include "server/known_peers.h"
 
 /* For a flood: requests appear to come from different addresses. */
 static bool forge;
@@ -428,7 +428,7 @@ test_started_again(void **state)
 	uint8_t byte;
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/store0/" STORE_PROVED, rig.root);
+	snprintf(path, sizeof(path), "%s/store0/" STORE_KNOWN_PEERS, rig.root);
 	snprintf(other, sizeof(other), "%s/other", rig.root);
 	rig_open_receiver();
 	rig_open_sender(0);

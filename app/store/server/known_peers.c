@@ -11,17 +11,17 @@
 #include <rte_log.h>
 
 #include "arrow/crc32c.h"
+#include "eal/process_cpus.h"
 #include "io/durable_file.h"
 #include "io/own_file.h"
-#include "eal/process_cpus.h"
+#include "server/known_peers.h"
 #include "xfer/qp.h"
-#include "server/proved.h"
 
 #define MAGIC	 "BLPROVED"
 #define RETRY_MS 10000 /* delay after an error */
 
-RTE_LOG_REGISTER(store_proved_logtype, braggline.store.proved, NOTICE);
-#define PROVED_LOG(level, ...) rte_log(RTE_LOG_##level, store_proved_logtype, __VA_ARGS__)
+RTE_LOG_REGISTER(known_peers_logtype, braggline.store.proved, NOTICE);
+#define LOG(level, ...) rte_log(RTE_LOG_##level, known_peers_logtype, __VA_ARGS__)
 
 static uint64_t
 wall_ms(void)
@@ -33,14 +33,14 @@ wall_ms(void)
 }
 
 static uint32_t
-crc_of(const struct store_proved_file *f)
+crc_of(const struct store_known_peers_file *f)
 {
-	return arrow_crc32c(0, f, offsetof(struct store_proved_file, crc));
+	return arrow_crc32c(0, f, offsetof(struct store_known_peers_file, crc));
 }
 
 /* @return 0; -ENOENT; -errno: `message` has the reason */
 static int
-read_file(const char *path, struct store_proved_file *f, char message[PATH_MAX])
+read_file(const char *path, struct store_known_peers_file *f, char message[PATH_MAX])
 {
 	const int fd = own_file_open(AT_FDCWD, path, O_RDONLY, 0);
 	ssize_t n;
@@ -63,7 +63,8 @@ read_file(const char *path, struct store_proved_file *f, char message[PATH_MAX])
 }
 
 void
-store_proved_open(struct store_proved *p, const char *dir, struct admission *gate, uint64_t now)
+store_known_peers_open(
+	struct store_known_peers *p, const char *dir, struct admission *gate, uint64_t now)
 {
 	const uint64_t wall = wall_ms();
 	char message[PATH_MAX];
@@ -71,14 +72,15 @@ store_proved_open(struct store_proved *p, const char *dir, struct admission *gat
 	uint32_t i;
 	int ret;
 
-	if (snprintf(p->path, sizeof(p->path), "%s/" STORE_PROVED, dir) >= (int)sizeof(p->path)) {
+	if (snprintf(p->path, sizeof(p->path), "%s/" STORE_KNOWN_PEERS, dir) >=
+		(int)sizeof(p->path)) {
 		p->path[0] = '\0';
 		return;
 	}
 	ret = read_file(p->path, &p->file, message);
 	if (ret < 0) {
 		if (ret != -ENOENT)
-			PROVED_LOG(WARNING,
+			LOG(WARNING,
 				"store: receivers are treated as unknown until they authenticate "
 				"again: %s\n",
 				message);
@@ -98,7 +100,7 @@ store_proved_open(struct store_proved *p, const char *dir, struct admission *gat
 static void *
 write_main(void *arg)
 {
-	struct store_proved *p = arg;
+	struct store_known_peers *p = arg;
 
 	if (p->has_thread)
 		process_cpus_take();
@@ -108,10 +110,10 @@ write_main(void *arg)
 }
 
 static void
-copy(struct store_proved *p, const struct admission *gate)
+copy(struct store_known_peers *p, const struct admission *gate)
 {
 	const uint64_t wall = wall_ms(), now = xfer_qp_clock();
-	struct store_proved_file *f = &p->file;
+	struct store_known_peers_file *f = &p->file;
 	unsigned int i;
 
 	memset(f, 0, sizeof(*f));
@@ -129,7 +131,7 @@ copy(struct store_proved *p, const struct admission *gate)
 
 /* @return false: still running */
 static bool
-end_thread(struct store_proved *p, bool wait)
+end_thread(struct store_known_peers *p, bool wait)
 {
 	if (!p->has_thread)
 		return true;
@@ -138,7 +140,7 @@ end_thread(struct store_proved *p, bool wait)
 	pthread_join(p->thread, NULL);
 	p->has_thread = false;
 	if (p->error < 0) {
-		PROVED_LOG(WARNING,
+		LOG(WARNING,
 			"store: cannot write %.3000s: %s. After the next start receivers are "
 			"treated as unknown until they authenticate again\n",
 			p->path, strerror(-p->error));
@@ -149,7 +151,7 @@ end_thread(struct store_proved *p, bool wait)
 }
 
 void
-store_proved_poll(struct store_proved *p, const struct admission *gate, uint64_t now)
+store_known_peers_poll(struct store_known_peers *p, const struct admission *gate, uint64_t now)
 {
 	if (!end_thread(p, false) || p->written == gate->version || now < p->not_before ||
 		p->path[0] == '\0')
@@ -166,7 +168,7 @@ store_proved_poll(struct store_proved *p, const struct admission *gate, uint64_t
 }
 
 void
-store_proved_close(struct store_proved *p, const struct admission *gate)
+store_known_peers_close(struct store_known_peers *p, const struct admission *gate)
 {
 	(void)end_thread(p, true);
 	if (p->path[0] == '\0' || p->written == gate->version)

@@ -8,8 +8,8 @@
  * with a key can cause this. If the file cannot be read, only the pairs are lost. The file alone
  * authenticates no peer.
  */
-#ifndef STORE_PROVED_H
-#define STORE_PROVED_H
+#ifndef STORE_KNOWN_PEERS_H
+#define STORE_KNOWN_PEERS_H
 
 #include <limits.h>
 #include <pthread.h>
@@ -18,10 +18,10 @@
 
 #include "xfer/admission.h"
 
-#define STORE_PROVED ".proved"
+#define STORE_KNOWN_PEERS ".proved"
 
 /** An entry of the file. After the last entry follows a CRC-32C of all of them, little-endian. */
-struct store_proved_file {
+struct store_known_peers_file {
 	char magic[8];
 	uint32_t nb;
 	uint32_t reserved;
@@ -34,7 +34,7 @@ struct store_proved_file {
 	uint32_t zero;
 };
 
-struct store_proved {
+struct store_known_peers {
 	char path[PATH_MAX];
 	uint64_t written; /**< version of the pairs that is in the file, or being written */
 	uint64_t not_before;
@@ -42,19 +42,20 @@ struct store_proved {
 	bool has_thread;
 	bool over; /**< atomic */
 	int error;
-	struct store_proved_file file;
+	struct store_known_peers_file file;
 };
 
 /** Read the file into the admission control. If it cannot be read, this is logged. */
-void store_proved_open(
-	struct store_proved *p, const char *dir, struct admission *gate, uint64_t now);
+void store_known_peers_open(
+	struct store_known_peers *p, const char *dir, struct admission *gate, uint64_t now);
 
 /** Save new pairs. */
-void store_proved_poll(struct store_proved *p, const struct admission *gate, uint64_t now);
+void store_known_peers_poll(
+	struct store_known_peers *p, const struct admission *gate, uint64_t now);
 
 /**
  * Wait for the thread, if any, and save new pairs. May be called for a zero-initialized structure.
  */
-void store_proved_close(struct store_proved *p, const struct admission *gate);
+void store_known_peers_close(struct store_known_peers *p, const struct admission *gate);
 
-#endif /* STORE_PROVED_H */
+#endif /* STORE_KNOWN_PEERS_H */
