@@ -9,9 +9,9 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
-#include "ahead.h"
 #include "batches.h"
 #include "io/own_file.h"
+#include "read_ahead.h"
 #include "scan/record.h"
 
 /* A batch of a file of `images`. */
@@ -41,7 +41,7 @@ struct batches {
 	uint64_t largest;	    /* bytes of the largest batch of the run */
 	size_t at;		    /* image that was loaded last */
 	size_t search;		    /* batches of images before it were read */
-	struct ahead ahead;
+	struct read_ahead read_ahead;
 	struct reading reading;
 	bool is_reading; /* in the thread */
 };
@@ -159,7 +159,7 @@ load(struct batches *b, size_t image)
 	struct reading r = reading_of(b, image);
 
 	if (b->is_reading) {
-		ahead_wait(&b->ahead);
+		read_ahead_wait(&b->read_ahead);
 		b->is_reading = false;
 		/* also an error of another batch is that of its image, if it comes */
 		if (b->reading.place == p)
@@ -194,7 +194,7 @@ read_ahead(struct batches *b, size_t image)
 		return;
 	b->reading = reading_of(b, b->search);
 	if (b->bytes + memory_for(&b->reading) <= BATCHES_BYTES)
-		b->is_reading = ahead_start(&b->ahead, read_batch, &b->reading);
+		b->is_reading = read_ahead_start(&b->read_ahead, read_batch, &b->reading);
 }
 
 static int
@@ -273,7 +273,7 @@ batches_close(struct batches *b)
 {
 	if (b == NULL)
 		return;
-	ahead_close(&b->ahead);
+	read_ahead_close(&b->read_ahead);
 	if (b->is_reading)
 		scan_record_drop(b->reading.record);
 	while (!TAILQ_EMPTY(&b->loaded))

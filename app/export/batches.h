@@ -2,7 +2,7 @@
 /**
  * @file
  * The batches of a complete run, in memory while images of them are written. A batch is read when
- * its first image is needed, or before by a thread (ahead.h), and dropped after its last one. So
+ * its first image is needed, or before by a thread (read_ahead.h), and dropped after its last one. So
  * the CRC of a batch is checked when it is read, in the order of the images.
  *
  * The images of several stores alternate, so a batch of each store is in memory. Beyond

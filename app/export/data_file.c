@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "child_process.h"
 #include "chunk_pool.h"
 #include "data_file.h"
 #include "h5.h"
 #include "h5_driver.h"
 #include "image.h"
-#include "isolated.h"
 #include "scan/record.h"
 
 void
@@ -141,7 +141,7 @@ data_file_images(const struct export *e, uint32_t number)
 	struct question q = {.e = e};
 
 	data_file_path(e, number, q.path);
-	if (access(q.path, F_OK) < 0 || isolated_call(count_images, &q, sizeof(q)) < 0)
+	if (access(q.path, F_OK) < 0 || child_process_call(count_images, &q, sizeof(q)) < 0)
 		return 0;
 	return q.images;
 }
@@ -181,7 +181,7 @@ data_file_check(struct export *e, uint32_t number)
 	data_file_path(e, number, q.path);
 	if (access(q.path, F_OK) < 0)
 		return errno == ENOENT ? 0 : fail(e, q.path, strerror(errno), -EEXIST);
-	ret = isolated_call(check, &q, sizeof(q));
+	ret = child_process_call(check, &q, sizeof(q));
 	if (ret < 0 && ret != -EFAULT)
 		return fail(e, q.path, strerror(-ret), -EEXIST);
 	if (ret == -EFAULT)
@@ -264,7 +264,7 @@ data_file_same_frames(
 	if (access(path, F_OK) < 0)
 		return errno == ENOENT ? 0 : -EEXIST;
 	snprintf(q.path, sizeof(q.path), "%s", path);
-	if (isolated_call(compare_frames, &q, sizeof(q)) < 0 || q.images == 0)
+	if (child_process_call(compare_frames, &q, sizeof(q)) < 0 || q.images == 0)
 		return -EEXIST;
 	return (ssize_t)q.images;
 }

@@ -165,20 +165,20 @@ read_next(void *arg)
 }
 
 void
-follow_file_read_ahead(struct follow_file *g, struct ahead *ahead)
+follow_file_read_ahead(struct follow_file *g, struct read_ahead *thread)
 {
 	if (g->ended || g->reading != NULL || g->next != NULL || g->at >= g->limit)
 		return;
 	g->next_at = g->at;
-	if (ahead_start(ahead, read_next, g))
-		g->reading = ahead;
+	if (read_ahead_start(thread, read_next, g))
+		g->reading = thread;
 }
 
 static void
 wait_for_next(struct follow_file *g)
 {
 	if (g->reading != NULL)
-		ahead_wait(g->reading);
+		read_ahead_wait(g->reading);
 	g->reading = NULL;
 }
 

@@ -8,7 +8,7 @@
 #ifndef EXPORT_FOLLOW_FILE_H
 #define EXPORT_FOLLOW_FILE_H
 
-#include "ahead.h"
+#include "read_ahead.h"
 #include "scan/record.h"
 #include "scan/run.h"
 
@@ -26,8 +26,8 @@ struct follow_file {
 	struct scan_record *loaded; /**< of `loaded_batch`, with its pixels; or NULL */
 	size_t loaded_batch;
 	/** the next batch, which was read ahead: by its thread, while `reading` @{ */
-	struct ahead *reading;	  /**< NULL: `next` can be used */
-	struct scan_record *next; /**< NULL: it was not complete */
+	struct read_ahead *reading; /**< NULL: `next` can be used */
+	struct scan_record *next;   /**< NULL: it was not complete */
 	uint64_t next_at, next_length;
 	/** @} */
 	uint64_t at;		   /**< where the next batch begins */
@@ -59,9 +59,9 @@ int follow_file_next(struct follow_file *g);
 /**
  * Read the batch after those that were returned, for the next call of follow_file_next(), if it is
  * complete.
- * @param ahead  its thread; while it is busy, nothing is read
+ * @param thread  reads it; while it is busy, nothing is read
  */
-void follow_file_read_ahead(struct follow_file *g, struct ahead *ahead);
+void follow_file_read_ahead(struct follow_file *g, struct read_ahead *thread);
 
 /** Return only the batches that the file has now. No further call waits for a copy. */
 void follow_file_stop(struct follow_file *g);

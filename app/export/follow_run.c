@@ -193,7 +193,7 @@ read_file(struct follow_run *r, uint32_t set, enum arrow_table table)
 
 		if (table == ARROW_IMAGES) {
 			use_pixels(r, g);
-			follow_file_read_ahead(g, &r->ahead);
+			follow_file_read_ahead(g, &r->read_ahead);
 		} else {
 			follow_file_forget(g);
 		}
@@ -582,7 +582,7 @@ follow_run_close(struct follow_run *r)
 	for (uint32_t k = 0; r->source != NULL && k < r->e.run.nb_sets; k++)
 		for (unsigned int t = 0; t < ARROW_TABLES; t++)
 			follow_file_close(&r->source[k][t]);
-	ahead_close(&r->ahead);
+	read_ahead_close(&r->read_ahead);
 	free(r->source);
 	tdestroy(r->batches, free);
 	free(r->frames.row);

@@ -19,7 +19,7 @@ struct follow_run {
 	struct export e;
 	struct follow_file (*source)[ARROW_TABLES]; /* of each set */
 	struct follow_file *loaded;		    /* the only one with pixels in memory */
-	struct ahead ahead;			    /* reads the next batch meanwhile */
+	struct read_ahead read_ahead;		    /* reads the next batch meanwhile */
 	const struct options *options;
 	struct selection_rows frames, images; /* rows with an image, in order of arrival */
 	size_t next_frame, next_image;	      /* first row that was not paired, not added */

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "child_process.h"
 #include "geometry/crystfel.h"
 #include "h5.h"
-#include "isolated.h"
 #include "nxmx_geometry.h"
 
 #define CHAIN_MAX  32  /* axes from a pixel to the sample */
@@ -855,7 +855,7 @@ nxmx_geometry_read(struct geometry *g, const char *path, const struct geometry_r
 	if (ret == 0) {
 		c->path = path;
 		c->raster = raster;
-		ret = isolated_call(read_here, c, sizeof(*c));
+		ret = child_process_call(read_here, c, sizeof(*c));
 	}
 	if (ret == 0) {
 		*g = c->g;

@@ -21,7 +21,7 @@
 int nxmx_geometry_read(struct geometry *g, const char *path, const struct geometry_raster *raster,
 	char message[GEOMETRY_MESSAGE_LEN]);
 
-/** As nxmx_geometry_read(), which calls it in a child process (isolated.h). */
+/** As nxmx_geometry_read(), which calls it in a child process (child_process.h). */
 int nxmx_geometry_read_here(struct geometry *g, const char *path,
 	const struct geometry_raster *raster, char message[GEOMETRY_MESSAGE_LEN]);
 

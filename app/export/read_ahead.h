@@ -6,14 +6,14 @@
  *
  * One thread calls all functions. Signals are blocked in the thread.
  */
-#ifndef EXPORT_AHEAD_H
-#define EXPORT_AHEAD_H
+#ifndef EXPORT_READ_AHEAD_H
+#define EXPORT_READ_AHEAD_H
 
 #include <pthread.h>
 #include <stdbool.h>
 
 /** Zero-initialized: no thread, which begins with the first task. */
-struct ahead {
+struct read_ahead {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -27,15 +27,15 @@ struct ahead {
 
 /**
  * Begin a task.
- * @param task  called by the thread; its result belongs to the caller after ahead_wait()
+ * @param task  called by the thread; its result belongs to the caller after read_ahead_wait()
  * @return false: the thread is busy, or there is none
  */
-bool ahead_start(struct ahead *a, void (*task)(void *arg), void *arg);
+bool read_ahead_start(struct read_ahead *a, void (*task)(void *arg), void *arg);
 
 /** Wait until the task has ended. */
-void ahead_wait(struct ahead *a);
+void read_ahead_wait(struct read_ahead *a);
 
 /** Wait for the task, and end the thread. */
-void ahead_close(struct ahead *a);
+void read_ahead_close(struct read_ahead *a);
 
-#endif /* EXPORT_AHEAD_H */
+#endif /* EXPORT_READ_AHEAD_H */

@@ -3,12 +3,12 @@
 #include <signal.h>
 #include <string.h>
 
-#include "ahead.h"
+#include "read_ahead.h"
 
 static void *
 run_tasks(void *arg)
 {
-	struct ahead *a = arg;
+	struct read_ahead *a = arg;
 
 	pthread_mutex_lock(&a->lock);
 	while (!a->stop) {
@@ -27,7 +27,7 @@ run_tasks(void *arg)
 }
 
 static bool
-start_thread(struct ahead *a)
+start_thread(struct read_ahead *a)
 {
 	sigset_t all, before;
 	int ret;
@@ -47,7 +47,7 @@ start_thread(struct ahead *a)
 }
 
 bool
-ahead_start(struct ahead *a, void (*task)(void *arg), void *arg)
+read_ahead_start(struct read_ahead *a, void (*task)(void *arg), void *arg)
 {
 	bool started;
 
@@ -67,7 +67,7 @@ ahead_start(struct ahead *a, void (*task)(void *arg), void *arg)
 }
 
 void
-ahead_wait(struct ahead *a)
+read_ahead_wait(struct read_ahead *a)
 {
 	if (!a->has_thread)
 		return;
@@ -78,11 +78,11 @@ ahead_wait(struct ahead *a)
 }
 
 void
-ahead_close(struct ahead *a)
+read_ahead_close(struct read_ahead *a)
 {
 	if (!a->has_thread)
 		return;
-	ahead_wait(a);
+	read_ahead_wait(a);
 	pthread_mutex_lock(&a->lock);
 	a->stop = true;
 	pthread_cond_signal(&a->changed);

@@ -13,7 +13,7 @@
 
 #include <hdf5.h>
 
-#include "isolated.h"
+#include "child_process.h"
 
 static void
 limit(int resource, rlim_t most)
@@ -53,15 +53,15 @@ run_child(void (*call)(void *state), void *state, pid_t parent)
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		(void)signal(signals[i], SIG_DFL);
 	limit(RLIMIT_CORE, 0);
-	limit(RLIMIT_CPU, ISOLATED_SECONDS);
-	limit(RLIMIT_AS, used_bytes() + ISOLATED_BYTES);
+	limit(RLIMIT_CPU, CHILD_PROCESS_SECONDS);
+	limit(RLIMIT_AS, used_bytes() + CHILD_PROCESS_BYTES);
 	(void)H5PLset_loading_state(0);
 	call(state);
 	_exit(0);
 }
 
 int
-isolated_call(void (*call)(void *state), void *state, size_t size)
+child_process_call(void (*call)(void *state), void *state, size_t size)
 {
 	void *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	const pid_t parent = getpid();

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "isolated.h"
+#include "child_process.h"
 
 struct sum {
 	int a, b, result;
@@ -48,7 +48,7 @@ test_a_result_comes_back(void **state)
 {
 	struct sum s = {.a = 40, .b = 2};
 
-	assert_int_equal(isolated_call(add, &s, sizeof(s)), 0);
+	assert_int_equal(child_process_call(add, &s, sizeof(s)), 0);
 	assert_int_equal(s.result, 42);
 	assert_int_not_equal(s.pid, getpid());
 }
@@ -61,11 +61,11 @@ test_an_early_end_is_an_error(void **state)
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
 		s.a = signals[i];
-		assert_int_equal(isolated_call(end_by_signal, &s, sizeof(s)), -EFAULT);
+		assert_int_equal(child_process_call(end_by_signal, &s, sizeof(s)), -EFAULT);
 		/* nothing of it counts */
 		assert_int_equal(s.result, 0);
 	}
-	assert_int_equal(isolated_call(end_by_status, &s, sizeof(s)), -EFAULT);
+	assert_int_equal(child_process_call(end_by_status, &s, sizeof(s)), -EFAULT);
 }
 
 int
