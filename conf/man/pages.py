@@ -21,7 +21,7 @@ class Page:
 
 PAGES = (
     Page('braggline-recv', 1, 'app/recv', 'receive the frames of a pixel detector',
-         without=('Documents', 'Life of a frame', 'Settings'),
+         without=('Documentation', 'Processing of a frame', 'Settings'),
          more=('app/recv/rx', 'app/recv/frames', 'app/recv/port', 'app/recv/calib',
                'app/recv/egress', 'app/recv/telemetry', 'app/recv/output', 'app/recv/check'),
          see=('braggline-recv.ini(5)', 'braggline-store(1)', 'braggline-scan(1)', 'net_replay(7)',
