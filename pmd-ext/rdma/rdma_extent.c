@@ -9,12 +9,12 @@
 #include "rdma_extent.h"
 
 /* Size classes of free ranges: one coarse class per power of two, divided into 8 fine classes. */
-#define FINE_BITS 3
-#define FINE	  (1u << FINE_BITS)
-#define COARSE	  48
-#define NONE	  UINT32_MAX
-#define LOOKS	  64
-#define BYTES_MAX (UINT64_C(1) << 52)
+#define FINE_BITS  3
+#define FINE	   (1u << FINE_BITS)
+#define COARSE	   48
+#define NONE	   UINT32_MAX
+#define SEARCH_MAX 64
+#define BYTES_MAX  (UINT64_C(1) << 52)
 
 /** A range. The ranges of a span form a list in the order of their addresses. */
 struct node {
@@ -151,12 +151,12 @@ find(const struct rdma_extents *x, uint64_t length)
 
 	class_of(length, &c, &f);
 	/* All ranges of the next class are long enough. The ranges of the length's own class must
-	 * be checked, at most LOOKS of them. */
+	 * be checked, at most SEARCH_MAX of them. */
 	id = class_find(x, f + 1 < FINE ? c : c + 1, f + 1 < FINE ? f + 1 : 0);
 	if (id != NONE)
 		return id;
 	id = x->head[c][f];
-	for (looks = 0; id != NONE && looks < LOOKS; looks++) {
+	for (looks = 0; id != NONE && looks < SEARCH_MAX; looks++) {
 		if (x->node[id].length >= length)
 			return id;
 		id = x->node[id].class_next;
@@ -255,7 +255,7 @@ rdma_extents_alloc(
 
 /** Merge a node with the node after it. */
 static void
-swallow(struct rdma_extents *x, uint32_t id)
+merge_next(struct rdma_extents *x, uint32_t id)
 {
 	struct node *node = &x->node[id];
 	const uint32_t after = node->after;
@@ -278,12 +278,12 @@ rdma_extents_free(struct rdma_extents *x, uint32_t id, uint64_t addr)
 	x->nb_taken--;
 	if (node->after != NONE && x->node[node->after].state == FREE) {
 		class_take(x, node->after);
-		swallow(x, id);
+		merge_next(x, id);
 	}
 	if (node->before != NONE && x->node[node->before].state == FREE) {
 		id = node->before;
 		class_take(x, id);
-		swallow(x, id);
+		merge_next(x, id);
 	}
 	class_put(x, id);
 	return 0;

@@ -127,7 +127,7 @@ struct worker {
 };
 
 static void *
-work(void *arg)
+worker_main(void *arg)
 {
 	struct worker *worker = arg;
 
@@ -149,7 +149,8 @@ rdma_pages_parallel(unsigned int threads, void (*run)(void *arg, unsigned int nu
 	pthread_attr_setaffinity_np(&attr, sizeof(cpus), &cpus);
 	for (i = 1; i < threads; i++) {
 		worker[i] = (struct worker){.run = run, .arg = arg, .number = i};
-		worker[i].started = pthread_create(&worker[i].thread, &attr, work, &worker[i]) == 0;
+		worker[i].started =
+			pthread_create(&worker[i].thread, &attr, worker_main, &worker[i]) == 0;
 	}
 	run(arg, 0);
 	for (i = 1; i < threads; i++) {

@@ -23,21 +23,21 @@
 #include "rdma_stream_window.h"
 #include "rdma_stream_wire.h"
 
-#define RECV_BURST	 32
-#define HEADER_AT	 96 /* of a buffer: the payload is aligned to 64 bytes */
-#define GRH_AT		 (HEADER_AT - RDMA_GRH_BYTES)
-#define RETRY_MS	 50    /* after a failed connection */
-#define ANSWER_MS	 5000  /* longest wait for the card */
-#define REFUSALS	 3     /* failed proofs until the receiver gives up */
-#define OVERDUE_PER_S	 5000  /* an idle receiver READs the missing packets again after 200 us */
-#define TAIL_AGAIN_PER_S 2000  /* an idle receiver WRITEs a tail again after 500 us */
-#define AGAIN_PER_S	 50000 /* a slot that was not written is READ again after 20 us */
-#define REJ_CONSUMER	 28    /* reason of a REJ by the sender's program */
-#define QUIET_SHIFT	 6     /* an idle stream is checked after up to quiet_us x 2^6 */
+#define RECV_BURST	32
+#define HEADER_AT	96 /* offset in a buffer that aligns the payload to 64 bytes */
+#define GRH_AT		(HEADER_AT - RDMA_GRH_BYTES)
+#define RECONNECT_MS	50 /* delay after a failed connection */
+#define CARD_TIMEOUT_MS 5000
+#define REFUSALS_MAX	3   /* the receiver fails after this number of rejected proofs */
+#define OVERDUE_US	200 /* an idle receiver repeats the READ of missing packets after this time */
+#define TAIL_RETRY_US	500 /* an idle receiver repeats the WRITE of its tail after this time */
+#define SLOT_RETRY_US	20  /* a READ of a slot that was not written is repeated after this time */
+#define REJ_CONSUMER	28  /* REJ reason "consumer reject" (IBTA 12.6.7.2) */
+#define QUIET_SHIFT	6   /* the head of an idle stream is READ at least every quiet_us x 2^6 */
 
 enum phase {
-	PHASE_CONNECT, /* control: connect the first connection */
-	PHASE_REPLY,   /* control: wait for its REP */
+	PHASE_CONNECT, /* control: start the first connection */
+	PHASE_REPLY,   /* control: wait for the REP of the first connection */
 	PHASE_PROVE,   /* owner: send the proof */
 	PHASE_CARD,    /* owner: wait for the card */
 	PHASE_RUN,     /* the card is valid; control: keep all connections open */
@@ -45,12 +45,13 @@ enum phase {
 	PHASE_FAILED,  /* control: close all connections */
 };
 
+/* Each comment begins with the lcore that acts on a connection in this state. */
 enum conn_state {
-	CONN_NONE,    /* control */
-	CONN_CALLS,   /* control: waits for the REP */
-	CONN_UP,      /* owner may post */
-	CONN_BROKEN,  /* owner: wait until all its requests are flushed */
-	CONN_FLUSHED, /* control: destroy */
+	CONN_NONE,	 /* control */
+	CONN_CONNECTING, /* control: the REP is awaited */
+	CONN_UP,	 /* owner: requests may be posted */
+	CONN_BROKEN,	 /* owner: requests are being flushed */
+	CONN_FLUSHED,	 /* control: the connection is to be destroyed */
 };
 
 struct conn {
@@ -59,11 +60,12 @@ struct conn {
 	int state; /* enum conn_state */
 	struct rdma_conn *conn;
 	struct rdma_qp *qp;
-	uint64_t retry_at;    /* control; TSC */
-	unsigned int flights; /* owner: requests in flight */
-	unsigned int reads;   /* owner: of them, READs of slots */
-	bool tail;	      /* owner: one of them WRITEs the tail */
-	bool answered;	      /* owner: a request was completed, so that it knows the round trip */
+	uint64_t retry_at; /* control lcore; TSC */
+	/* owner lcore */
+	unsigned int flights; /* requests in flight */
+	unsigned int reads;   /* READs of slots among these */
+	bool tail;	      /* a WRITE of the tail is among these */
+	bool rtt_known; /* a request has completed: the queue pair has measured the round trip */
 };
 
 /* A READ of slots in flight. */
@@ -80,7 +82,7 @@ enum request {
 	REQUEST_HEAD,
 	REQUEST_TAIL,
 	REQUEST_MESSAGE,
-	REQUEST_ANSWER, /* a receive */
+	REQUEST_ANSWER, /* the receive for the card */
 };
 
 struct rdma_stream_receiver {
@@ -91,9 +93,9 @@ struct rdma_stream_receiver {
 	struct rdma_cq *ud_cq, *rc_cq;
 	struct rdma_conn *membership;
 	struct rdma_mr *mr;
-	uint8_t *memory; /* buffers, then the areas below */
+	uint8_t *memory; /* the buffers, head, answer and message, in this order */
 	uint64_t memory_bytes;
-	struct stream_head *head; /* READ to here */
+	struct stream_head *head; /* destination of READs of the sender's head */
 	struct stream_card *answer;
 	uint8_t *message;
 	uint32_t slot_bytes, stride, nb_buffers, lkey;
@@ -101,27 +103,29 @@ struct rdma_stream_receiver {
 	int phase; /* enum phase */
 	struct stream_transcript transcript;
 	struct stream_card card;
-	uint64_t deadline; /* control; of the handshake */
+	uint64_t deadline; /* control lcore: end of the handshake, TSC */
 	uint64_t connect_at;
 	unsigned int refusals;
 
 	/* owner lcore */
 	struct stream_window window;
 	uint64_t end;
-	bool fresh; /* a card waits for the window to be emptied */
+	bool card_pending; /* a new card takes effect when the window is empty */
 	bool has_window;
 	bool leaving;
-	uint64_t lost_before; /* for the next packet */
+	uint64_t lost_before; /* packets lost since the last one delivered */
 	struct flight *flights;
-	uint32_t nb_flights, used_flights, turn;
+	uint32_t nb_flights, used_flights;
+	uint32_t next_conn; /* round-robin start index */
 	uint32_t *recv_free, nb_recv_free;
 	uint32_t *repair_free, nb_repair_free;
-	uint64_t now, hz, arrived_at, quiet;
-	uint64_t overdue_at; /* TSC of the last READ over another connection */
+	uint64_t now, hz, arrived_at;
+	uint64_t head_interval; /* TSC cycles without a packet until the head is READ */
+	uint64_t overdue_at;	/* TSC of the last READ over another connection */
 	bool head_flight;
-	uint64_t head_seen; /* `seen` when the READ of the head was posted */
+	uint64_t head_seen; /* window.seen when the READ of the head was posted */
 	bool leave_flight, message_flight;
-	uint16_t tail_flights; /* at most one on each connection */
+	uint16_t tail_flights; /* WRITEs of the tail in flight, at most one on each connection */
 	uint64_t tail_sent, seen_sent, tail_at, beat;
 	uint64_t nack_at;
 	struct rdma_stream_receiver_info info;
@@ -151,8 +155,9 @@ conn_state(const struct conn *c)
 	return __atomic_load_n(&c->state, __ATOMIC_ACQUIRE);
 }
 
+/* Change the state unless the other lcore has changed it. */
 static bool
-conn_turn(struct conn *c, int from, int to)
+conn_state_change(struct conn *c, int from, int to)
 {
 	return __atomic_compare_exchange_n(
 		&c->state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
@@ -313,7 +318,7 @@ conn_close(struct conn *c)
 }
 
 static void
-conn_call(struct rdma_stream_receiver *r, struct conn *c, enum stream_kind kind)
+conn_connect(struct rdma_stream_receiver *r, struct conn *c, enum stream_kind kind)
 {
 	const struct rdma_qp_attr qp = {.type = RDMA_QP_RC,
 		.poll_group = r->attr.poll_group,
@@ -337,7 +342,7 @@ conn_call(struct rdma_stream_receiver *r, struct conn *c, enum stream_kind kind)
 		.context = r,
 		.keepalive_ms = 1000};
 
-	c->retry_at = rte_rdtsc() + r->hz / 1000 * RETRY_MS;
+	c->retry_at = rte_rdtsc() + r->hz / 1000 * RECONNECT_MS;
 	if (kind == STREAM_JOIN) {
 		if (stream_random(request.nonce, sizeof(request.nonce)) < 0)
 			return;
@@ -345,11 +350,11 @@ conn_call(struct rdma_stream_receiver *r, struct conn *c, enum stream_kind kind)
 		r->transcript.request = request;
 	}
 	c->flights = c->reads = 0;
-	c->tail = c->answered = false;
+	c->tail = c->rtt_known = false;
 	c->qp = rdma_qp_create(r->attr.pd, &qp);
 	if (!c->qp)
 		return;
-	__atomic_store_n(&c->state, CONN_CALLS, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->state, CONN_CONNECTING, __ATOMIC_RELEASE);
 	c->conn = rdma_conn_connect(c->qp, (const struct sockaddr *)&r->sender, &attr);
 	if (!c->conn)
 		(void)conn_close(c);
@@ -366,7 +371,7 @@ conn_established(struct conn *c, const struct rdma_event *event)
 			memcpy(&r->transcript.reply, event->private_data,
 				sizeof(r->transcript.reply));
 		if (r->transcript.reply.magic != STREAM_MAGIC) {
-			/* another service has this port: try again later, it may end */
+			/* another service uses this port: try again, since it may end */
 			phase_set(r, PHASE_CLOSE);
 			return;
 		}
@@ -374,7 +379,7 @@ conn_established(struct conn *c, const struct rdma_event *event)
 		r->transcript.qpn[0] = info.qpn;
 		r->transcript.qpn[1] = event->remote_qpn;
 		__atomic_store_n(&c->state, CONN_UP, __ATOMIC_RELEASE);
-		r->deadline = rte_rdtsc() + r->hz / 1000 * ANSWER_MS;
+		r->deadline = rte_rdtsc() + r->hz / 1000 * CARD_TIMEOUT_MS;
 		phase_set(r, PHASE_PROVE);
 		return;
 	}
@@ -389,12 +394,12 @@ conn_ended(struct conn *c, const struct rdma_event *event)
 	const int phase = phase_of(r);
 	int32_t why;
 
-	if (conn_state(c) == CONN_CALLS)
-		(void)conn_turn(c, CONN_CALLS, CONN_FLUSHED);
+	if (conn_state(c) == CONN_CONNECTING)
+		(void)conn_state_change(c, CONN_CONNECTING, CONN_FLUSHED);
 	else
-		(void)conn_turn(c, CONN_UP, CONN_BROKEN);
+		(void)conn_state_change(c, CONN_UP, CONN_BROKEN);
 	if ((phase == PHASE_PROVE || phase == PHASE_CARD) && c->number == 0) {
-		if (event->status == 0 && ++r->refusals == REFUSALS) {
+		if (event->status == 0 && ++r->refusals == REFUSALS_MAX) {
 			fail(r, -EACCES, "the sender has refused the proof");
 			return;
 		}
@@ -442,9 +447,9 @@ receiver_close_conns(struct rdma_stream_receiver *r)
 	for (unsigned int i = 0; i < r->attr.reads; i++) {
 		struct conn *c = &r->conn[i];
 
-		if (conn_state(c) == CONN_CALLS)
-			(void)conn_turn(c, CONN_CALLS, CONN_FLUSHED);
-		(void)conn_turn(c, CONN_UP, CONN_BROKEN);
+		if (conn_state(c) == CONN_CONNECTING)
+			(void)conn_state_change(c, CONN_CONNECTING, CONN_FLUSHED);
+		(void)conn_state_change(c, CONN_UP, CONN_BROKEN);
 		if (conn_state(c) == CONN_BROKEN && c->qp)
 			rdma_qp_error(c->qp);
 		if (conn_state(c) == CONN_FLUSHED)
@@ -453,7 +458,7 @@ receiver_close_conns(struct rdma_stream_receiver *r)
 	}
 	if (!all || phase_of(r) != PHASE_CLOSE)
 		return;
-	r->connect_at = rte_rdtsc() + r->hz / 1000 * RETRY_MS;
+	r->connect_at = rte_rdtsc() + r->hz / 1000 * RECONNECT_MS;
 	phase_set(r, PHASE_CONNECT);
 }
 
@@ -465,13 +470,13 @@ rdma_stream_receiver_control(struct rdma_stream_receiver *r)
 
 	if (phase == PHASE_CONNECT && now >= r->connect_at && !r->leaving) {
 		phase_set(r, PHASE_REPLY);
-		conn_call(r, &r->conn[0], STREAM_JOIN);
-		if (conn_state(&r->conn[0]) != CONN_CALLS)
+		conn_connect(r, &r->conn[0], STREAM_JOIN);
+		if (conn_state(&r->conn[0]) != CONN_CONNECTING)
 			phase_set(r, PHASE_CLOSE);
 	} else if ((phase == PHASE_PROVE || phase == PHASE_CARD) && now > r->deadline) {
 		phase_set(r, PHASE_CLOSE);
 	} else if (phase == PHASE_CLOSE || phase == PHASE_FAILED) {
-		/* a sender in *wait* must not wait for a member that has refused its card */
+		/* with policy `wait`, the sender must not wait for a member that has rejected its card */
 		receiver_close_conns(r);
 	}
 	if (phase_of(r) != PHASE_RUN)
@@ -484,7 +489,7 @@ rdma_stream_receiver_control(struct rdma_stream_receiver *r)
 		if (conn_state(c) == CONN_FLUSHED && conn_close(c))
 			r->info.rejoins++;
 		if (conn_state(c) == CONN_NONE && now >= c->retry_at && !r->leaving)
-			conn_call(r, c, STREAM_ATTACH);
+			conn_connect(r, c, STREAM_ATTACH);
 	}
 }
 
@@ -500,8 +505,8 @@ buffer_free(struct rdma_stream_receiver *r, uint32_t buffer)
 }
 
 /*
- * A buffer for a READ. If the program keeps all buffers for READs, one for packets of the group is
- * used: otherwise the packet that the program waits for might never arrive.
+ * Allocate a buffer for a READ. While the application holds all repair buffers, take a receive buffer:
+ * otherwise the missing packet that blocks delivery might never be READ.
  */
 static uint32_t
 buffer_take(struct rdma_stream_receiver *r)
@@ -510,7 +515,7 @@ buffer_take(struct rdma_stream_receiver *r)
 				 : r->recv_free[--r->nb_recv_free];
 }
 
-/* Take a card when all of the old membership is delivered. */
+/* Put the new card into effect, once all packets of the old membership are delivered. */
 static void
 window_begin(struct rdma_stream_receiver *r)
 {
@@ -520,7 +525,7 @@ window_begin(struct rdma_stream_receiver *r)
 		r->info.lost += r->card.start - r->window.deliver;
 		r->lost_before += r->card.start - r->window.deliver;
 	}
-	/* losses of the old run do not count before packets of the new one */
+	/* losses of the old run are not reported with packets of the new one */
 	if (r->info.run != r->card.run)
 		r->lost_before = 0;
 	if (!r->has_window || r->info.run != r->card.run || r->card.start > r->window.deliver)
@@ -531,16 +536,16 @@ window_begin(struct rdma_stream_receiver *r)
 	r->end = STREAM_NONE;
 	r->tail_sent = r->seen_sent = r->card.start;
 	r->tail_at = 0;
-	r->arrived_at = 0; /* READ the head now */
-	r->quiet = r->hz / 1000000 * r->attr.quiet_us;
+	r->arrived_at = 0; /* makes the head be READ at once */
+	r->head_interval = r->hz / 1000000 * r->attr.quiet_us;
 	r->has_window = true;
-	r->fresh = false;
+	r->card_pending = false;
 	stream_window_see(&r->window, r->card.start);
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* Return true if the source address is that of the sender. */
+/* Return true if the datagram has the sender's address and queue pair number. */
 static bool
 from_sender(const struct rdma_stream_receiver *r, const struct rdma_wc *wc, const uint8_t *grh)
 {
@@ -554,7 +559,7 @@ from_sender(const struct rdma_stream_receiver *r, const struct rdma_wc *wc, cons
 	return memcmp(grh + 8, &((const struct sockaddr_in6 *)&r->sender)->sin6_addr, 16) == 0;
 }
 
-/* @return false: the buffer is free again */
+/* Store a datagram in the window. @return false: rejected, the caller frees the buffer */
 static bool
 packet_take(struct rdma_stream_receiver *r, const struct rdma_wc *wc, uint32_t buffer)
 {
@@ -562,7 +567,7 @@ packet_take(struct rdma_stream_receiver *r, const struct rdma_wc *wc, uint32_t b
 	const uint64_t sequence = h->sequence;
 	struct stream_entry *e;
 
-	if (!r->has_window || r->fresh)
+	if (!r->has_window || r->card_pending)
 		return false;
 	if (!(wc->flags & RDMA_WC_WITH_IMM) || wc->byte_len < RDMA_GRH_BYTES + sizeof(*h) ||
 		wc->byte_len != RDMA_GRH_BYTES + sizeof(*h) + h->length ||
@@ -626,7 +631,7 @@ receives_post(struct rdma_stream_receiver *r)
 	}
 }
 
-/* @return packets of the group, also those that were not taken */
+/* Receive from the multicast group. @return number of datagrams, including rejected ones */
 static uint16_t
 group_poll(struct rdma_stream_receiver *r)
 {
@@ -639,7 +644,7 @@ group_poll(struct rdma_stream_receiver *r)
 			continue;
 		}
 		r->arrived_at = r->now;
-		r->quiet = r->hz / 1000000 * r->attr.quiet_us;
+		r->head_interval = r->hz / 1000000 * r->attr.quiet_us;
 	}
 	return n;
 }
@@ -650,11 +655,11 @@ static struct conn *
 conn_choose(struct rdma_stream_receiver *r, bool for_slots)
 {
 	for (unsigned int i = 0; i < r->attr.reads; i++) {
-		struct conn *c = &r->conn[r->turn++ % r->attr.reads];
+		struct conn *c = &r->conn[r->next_conn++ % r->attr.reads];
 
-		/* before the round trip is known, a connection notices losses late */
+		/* before the round trip is known, losses on a connection are detected late */
 		if (conn_state(c) == CONN_UP &&
-			(!for_slots || (c->answered && c->reads < r->attr.reads_max)))
+			(!for_slots || (c->rtt_known && c->reads < r->attr.reads_max)))
 			return c;
 	}
 	return NULL;
@@ -704,7 +709,8 @@ read_slots(struct rdma_stream_receiver *r)
 	if (!request_post(c, &wr, REQUEST_SLOTS, f - r->flights)) {
 		for (i = 0; i < f->nb; i++)
 			buffer_free(r, f->buffer[i]);
-		stream_window_again(&r->window, f->first, f->first + f->nb, r->hz / AGAIN_PER_S);
+		stream_window_again(
+			&r->window, f->first, f->first + f->nb, r->hz / 1000000 * SLOT_RETRY_US);
 		return false;
 	}
 	f->conn = c;
@@ -717,19 +723,19 @@ read_slots(struct rdma_stream_receiver *r)
 }
 
 /*
- * READ the packets for which everything waits over another connection. Nothing else arrives, so the
- * response is not queued behind other packets: it, or the request, is lost. The connection would
- * detect this later, because it has measured how long responses take behind a full queue. The first
- * response counts.
+ * Repeat the READ of the packets that block delivery, over another connection. While no other packet
+ * arrives, a response is not queued behind others: the request or the response is lost. The local ACK
+ * timer of the connection expires later, because its round-trip time was measured under load. The
+ * first of the two responses is used.
  */
 static void
 read_overdue(struct rdma_stream_receiver *r)
 {
 	struct stream_window *w = &r->window;
-	const uint64_t patience = r->hz / OVERDUE_PER_S;
+	const uint64_t timeout = r->hz / 1000000 * OVERDUE_US;
 	uint64_t s = w->next;
 
-	if (r->now - r->arrived_at < patience || r->now - r->overdue_at < patience)
+	if (r->now - r->arrived_at < timeout || r->now - r->overdue_at < timeout)
 		return;
 	while (s < w->seen && s - w->next < r->attr.range_max &&
 		stream_entry(w, s)->state == ENTRY_READING)
@@ -758,7 +764,7 @@ read_head(struct rdma_stream_receiver *r)
 	r->info.head_reads++;
 }
 
-/* One slot of a READ. @return false: its buffer is free again */
+/* Store one slot of a READ in the window. @return false: rejected, the caller frees the buffer */
 static bool
 slot_take(struct rdma_stream_receiver *r, uint64_t sequence, uint32_t buffer)
 {
@@ -780,11 +786,14 @@ slot_take(struct rdma_stream_receiver *r, uint64_t sequence, uint32_t buffer)
 		stream_entry_lose(&r->window, e);
 		return false;
 	} else {
-		/* being written, or forged packets have announced it: the head decides */
+		/*
+		 * The slot is being written, or a forged packet made the window advance to it. A
+		 * READ of the head distinguishes the two.
+		 */
 		r->info.not_written++;
 		r->arrived_at = 0;
 	}
-	stream_window_again(&r->window, sequence, sequence + 1, r->hz / AGAIN_PER_S);
+	stream_window_again(&r->window, sequence, sequence + 1, r->hz / 1000000 * SLOT_RETRY_US);
 	return false;
 }
 
@@ -803,15 +812,15 @@ slots_done(struct rdma_stream_receiver *r, struct flight *f, bool success)
 		if (!success && s >= r->window.next && s < r->window.seen &&
 			stream_entry(&r->window, s)->state == ENTRY_READING) {
 			stream_entry(&r->window, s)->state = ENTRY_MISSING;
-			stream_window_again(&r->window, s, s + 1, r->hz / AGAIN_PER_S);
+			stream_window_again(&r->window, s, s + 1, r->hz / 1000000 * SLOT_RETRY_US);
 		}
 	}
 	r->info.read_errors += !success;
 }
 
-/* Packets from `head` on do not exist: they were forged. */
+/* Drop the packets from `head` on: the sender has not published them, so they were forged. */
 static void
-window_forget(struct rdma_stream_receiver *r, uint64_t head)
+window_truncate(struct rdma_stream_receiver *r, uint64_t head)
 {
 	head = RTE_MAX(head, r->window.deliver);
 	while (r->window.seen > head) {
@@ -832,23 +841,23 @@ head_done(struct rdma_stream_receiver *r)
 	const uint64_t head = r->head->head;
 	const bool again = head == r->head_seen;
 
-	/* packets that were sent before the response have arrived before it */
+	/* first process the datagrams that the sender transmitted before the response */
 	while (group_poll(r) > 0)
 		;
 	r->arrived_at = r->now;
-	if (r->head->run != r->card.run || r->fresh)
+	if (r->head->run != r->card.run || r->card_pending)
 		return;
 	r->end = r->head->end;
 	if (head < r->head_seen)
-		window_forget(r, head);
+		window_truncate(r, head);
 	if (r->card.policy == RDMA_STREAM_OVERWRITE && head > r->card.slots)
 		stream_window_skip(&r->window, head - r->card.slots);
 	stream_window_see(&r->window, r->head->sent);
-	r->quiet = RTE_MIN(
-		again ? r->quiet * 2 : r->quiet, r->hz / 1000000 * r->attr.quiet_us << QUIET_SHIFT);
+	r->head_interval = RTE_MIN(again ? r->head_interval * 2 : r->head_interval,
+		r->hz / 1000000 * r->attr.quiet_us << QUIET_SHIFT);
 }
 
-/* Ask the sender for packets: the baseline. */
+/* Request missing packets by a NACK (RDMA_STREAM_NACK, the baseline of the benchmarks). */
 static void
 nack_send(struct rdma_stream_receiver *r)
 {
@@ -877,14 +886,14 @@ nack_send(struct rdma_stream_receiver *r)
 
 /* ---- messages of this member ----------------------------------------------------------------- */
 
-/* A connection on which nothing was sent yet. */
+/* Find a connection that has sent no request yet. */
 static struct conn *
-conn_find_new(struct rdma_stream_receiver *r)
+conn_find_unused(struct rdma_stream_receiver *r)
 {
 	for (unsigned int i = 0; i < r->attr.reads; i++) {
 		struct conn *c = &r->conn[i];
 
-		if (!c->answered && c->flights == 0 && conn_state(c) == CONN_UP)
+		if (!c->rtt_known && c->flights == 0 && conn_state(c) == CONN_UP)
 			return c;
 	}
 	return NULL;
@@ -906,17 +915,17 @@ tail_send(struct rdma_stream_receiver *r)
 		.remote_addr = r->card.tail_addr,
 		.rkey = r->card.tail_rkey};
 	const bool moved = r->window.next != r->tail_sent || r->window.seen != r->seen_sent;
-	/* without loss both grow together, so that a tail has both */
+	/* without loss both grow together, and one WRITE reports both */
 	const uint64_t unsent = RTE_MAX(r->window.next - r->tail_sent,
 		r->window.seen > r->seen_sent ? r->window.seen - r->seen_sent : 0);
-	struct conn *c = conn_find_new(r);
+	struct conn *c = conn_find_unused(r);
 
-	/* late WRITEs of a smaller tail do no harm, but after `left` was set none may clear it */
+	/* a late WRITE of a smaller tail is harmless, but it must not clear `left` */
 	if ((r->leaving && r->tail_flights) ||
 		!(c || unsent >= r->card.slots / 16 || r->leaving ||
 			(moved && idle > r->hz / 10000) ||
-			(r->tail_flights && idle > r->hz / TAIL_AGAIN_PER_S &&
-				r->now - r->arrived_at > r->hz / TAIL_AGAIN_PER_S) ||
+			(r->tail_flights && idle > r->hz / 1000000 * TAIL_RETRY_US &&
+				r->now - r->arrived_at > r->hz / 1000000 * TAIL_RETRY_US) ||
 			idle > r->hz / 8000 * r->card.silence_ms))
 		return;
 	for (unsigned int i = 0; i < r->attr.reads && (!c || c->tail); i++)
@@ -948,7 +957,7 @@ proof_send(struct rdma_stream_receiver *r)
 		fail(r, -EACCES, "no key to prove itself with");
 		return;
 	}
-	/* by this lcore, as its other receives. The queue has one entry: repetition adds none */
+	/* The receive queue has one entry, so that a repeated post has no effect. */
 	(void)rdma_post_recv(r->conn[0].qp, &answer, 1);
 	if (request_post(&r->conn[0], &wr, REQUEST_MESSAGE, 0)) {
 		r->message_flight = true;
@@ -982,7 +991,7 @@ card_take(struct rdma_stream_receiver *r, uint32_t length)
 			"payload_max or buffers below the sender's payload_max or slots");
 	} else {
 		r->card = *card;
-		r->fresh = true;
+		r->card_pending = true;
 		r->refusals = 0;
 		r->beat = 0;
 		r->info.joins++;
@@ -998,7 +1007,7 @@ request_done(struct rdma_stream_receiver *r, const struct rdma_wc *wc)
 	const bool success = wc->status == RDMA_WC_SUCCESS;
 	struct conn *c = wc->qp_context;
 
-	c->answered |= success && wc->wr_id >> 32 != REQUEST_ANSWER;
+	c->rtt_known |= success && wc->wr_id >> 32 != REQUEST_ANSWER;
 	if (wc->wr_id >> 32 != REQUEST_ANSWER)
 		c->flights--;
 	switch (wc->wr_id >> 32) {
@@ -1027,7 +1036,7 @@ request_done(struct rdma_stream_receiver *r, const struct rdma_wc *wc)
 		break;
 	}
 	if (!success)
-		(void)conn_turn(c, CONN_UP, CONN_BROKEN);
+		(void)conn_state_change(c, CONN_UP, CONN_BROKEN);
 }
 
 static void
@@ -1042,7 +1051,7 @@ requests_poll(struct rdma_stream_receiver *r)
 		struct conn *c = &r->conn[i];
 
 		if (conn_state(c) == CONN_BROKEN && c->flights == 0)
-			(void)conn_turn(c, CONN_BROKEN, CONN_FLUSHED);
+			(void)conn_state_change(c, CONN_BROKEN, CONN_FLUSHED);
 	}
 }
 
@@ -1086,11 +1095,12 @@ state_update(struct rdma_stream_receiver *r)
 		up |= conn_state(&r->conn[i]) == CONN_UP;
 	if (phase == PHASE_FAILED)
 		r->info.state = RDMA_STREAM_FAILED;
-	else if (r->has_window && r->end != STREAM_NONE && r->window.deliver >= r->end && !r->fresh)
+	else if (r->has_window && r->end != STREAM_NONE && r->window.deliver >= r->end &&
+		!r->card_pending)
 		r->info.state = RDMA_STREAM_ENDED;
 	else
-		r->info.state = phase == PHASE_RUN && up && !r->fresh ? RDMA_STREAM_JOINED
-								      : RDMA_STREAM_JOINING;
+		r->info.state = phase == PHASE_RUN && up && !r->card_pending ? RDMA_STREAM_JOINED
+									     : RDMA_STREAM_JOINING;
 	r->info.next = r->window.next;
 }
 
@@ -1105,9 +1115,9 @@ rdma_stream_receive(struct rdma_stream_receiver *r, struct rdma_stream_packet *p
 	phase = phase_of(r);
 	if (phase == PHASE_PROVE)
 		proof_send(r);
-	if (r->fresh)
+	if (r->card_pending)
 		window_begin(r);
-	if (phase == PHASE_RUN && !r->fresh) {
+	if (phase == PHASE_RUN && !r->card_pending) {
 		if (r->window.rescan && stream_window_is_repaired(&r->window))
 			stream_window_rescan(&r->window);
 		if (r->attr.repair == RDMA_STREAM_READ) {
@@ -1116,7 +1126,7 @@ rdma_stream_receive(struct rdma_stream_receiver *r, struct rdma_stream_packet *p
 				;
 		} else if (r->attr.repair == RDMA_STREAM_NACK)
 			nack_send(r);
-		if (!r->head_flight && r->now - r->arrived_at > r->quiet)
+		if (!r->head_flight && r->now - r->arrived_at > r->head_interval)
 			read_head(r);
 		stream_window_advance(&r->window);
 		tail_send(r);

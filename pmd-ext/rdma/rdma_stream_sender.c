@@ -21,32 +21,32 @@
 #include "rdma_provider.h"
 #include "rdma_stream_wire.h"
 
-#define SEND_WR	     1024 /* of the UD queue pair */
+#define SEND_WR	     1024 /* send queue of the UD queue pair */
 #define SEND_BURST   32
-#define SIGNAL_EVERY 8	 /* requests; unsignalled ones keep their entries until then */
-#define RECEIVES     4	 /* posted for messages of a member */
-#define RESENDS	     256 /* ranges to be sent again */
+#define SIGNAL_EVERY 8 /* one signalled request in this number; it also completes those before it */
+#define RECEIVES     4 /* receives posted for each member */
+#define RESENDS	     256 /* maximum ranges waiting to be sent again */
 #define HANDSHAKE_MS 5000
 /*
- * While a member misses packets, at most this part of the ring is in flight to it. Members report
- * their progress after a sixteenth of the ring.
+ * While a member misses packets, at most 1/FLIGHT_PART of the ring is in flight. Members report their
+ * progress every sixteenth of the ring.
  */
 #define FLIGHT_PART 4
 
 enum member_state {
-	MEMBER_FREE,  /* owned by the control lcore */
-	MEMBER_JOINS, /* connecting, or its proof is awaited */
-	/* has proved itself, gets the card; its tail counts, as the card has the first packet */
+	MEMBER_FREE,	/* unused; owned by the control lcore */
+	MEMBER_JOINING, /* connecting, or sending its proof */
+	/* authenticated; packets are retained for it from the first one that its card names */
 	MEMBER_INVITED,
-	MEMBER_ACTIVE, /* has accepted the card */
-	MEMBER_OUT,    /* to be removed by the control lcore */
+	MEMBER_ACTIVE,	/* has accepted the card */
+	MEMBER_REMOVED, /* the control lcore closes its connections */
 };
 
 struct member_conn {
 	struct member *member;
 	struct rdma_conn *conn;
 	struct rdma_qp *qp;
-	bool ended; /* its peer has disconnected */
+	bool ended; /* disconnected or failed */
 };
 
 struct member {
@@ -54,17 +54,17 @@ struct member {
 	uint16_t number;
 	struct member_conn conn[RDMA_STREAM_CONNS_MAX];
 	struct rdma_mr *tail_mr;
-	struct stream_tail *at; /* its line */
+	struct stream_tail *line; /* entry of `tails` */
 	struct stream_transcript transcript;
 	struct sockaddr_storage addr;
 	uint64_t token;
-	uint64_t since; /* TSC of the request; control lcore */
+	uint64_t since; /* control lcore: TSC of the request to join */
 	/* owner lcore */
 	uint64_t tail, seen, beat;
-	uint64_t beat_at; /* `awake` at the last change of beat */
-	bool listens;	  /* receives are posted for its messages */
-	bool proved;	  /* its card is to be sent */
-	unsigned int key; /* with which it has proved itself */
+	uint64_t beat_at;  /* sender's poll_cycles at the last change of beat */
+	bool has_receives; /* receives are posted for its messages */
+	bool card_pending; /* authenticated, but the card is not sent yet */
+	unsigned int key;  /* index of the key of its proof */
 };
 
 struct rdma_stream_sender {
@@ -80,31 +80,32 @@ struct rdma_stream_sender {
 	struct stream_head *head_block;
 	uint8_t *slots;
 	uint32_t slot_bytes, mask, ud_qpn;
-	struct stream_tail *tails; /* of all members */
-	uint8_t *messages;	   /* received, and to be sent */
+	struct stream_tail *tails; /* [members_max], written by the members */
+	uint8_t *messages; /* [members_max][RECEIVES + 1]: receive buffers, and one to send */
 	struct member *members;
 	uint64_t run;
 
 	/* owner lcore */
 	uint64_t head;	 /* next packet to be published */
-	uint64_t posted; /* packets before this one were handed to the queue pair */
-	uint64_t sent;	 /* transmission of those before this one is complete */
-	uint64_t tail;	 /* of the slowest member */
+	uint64_t posted; /* packets before this one are posted */
+	uint64_t sent;	 /* packets before this one are transmitted */
+	uint64_t tail;	 /* lowest tail of the members */
 	uint64_t seen;	 /* lowest of the members that miss packets; STREAM_NONE: no such member */
-	uint64_t requests, completed; /* of the UD queue pair */
+	uint64_t requests, completed; /* numbers of requests of the UD queue pair */
 	bool open;		      /* the slot at head is being written */
 	bool ending;
-	uint64_t now, next_look, looked_at;
-	uint64_t awake; /* TSC cycles in which this lcore has looked at the members */
+	uint64_t now, next_poll, polled_at;
+	uint64_t poll_cycles; /* TSC cycles in which this lcore has polled the members */
 	struct {
 		uint64_t first, end;
 	} resend[RESENDS];
 	uint32_t resend_head, resend_tail;
-	uint64_t resend_at;	 /* TSC; requests are gathered until then */
-	uint64_t resend_request; /* number of the last request that sends an old packet again */
-	uint64_t resend_lowest;	 /* oldest packet that is being sent again */
-	struct rdma_stream_sender_info info; /* written by the owner lcore, except the next one */
-	uint64_t refused;		     /* control lcore */
+	uint64_t resend_at;	 /* TSC: ranges are collected until this time */
+	uint64_t resend_request; /* number of the last request that retransmits a packet */
+	uint64_t resend_lowest;	 /* oldest packet that is being retransmitted */
+	struct rdma_stream_sender_info info;
+
+	uint64_t refused; /* control lcore: rejected requests and cards */
 };
 
 uint32_t
@@ -130,25 +131,25 @@ state_of(const struct member *m)
 
 /* Change the state unless the other lcore has changed it. */
 static bool
-member_turn(struct member *m, int from, int to)
+member_state_change(struct member *m, int from, int to)
 {
 	return __atomic_compare_exchange_n(
 		&m->state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* Return true if the tail of a member in this state counts. */
+/* Return true if packets are retained for a member in this state. */
 static bool
-takes_part(int state)
+is_admitted(int state)
 {
 	return state == MEMBER_INVITED || state == MEMBER_ACTIVE;
 }
 
-/* Owner lcore: remove a member that takes part, unless the control lcore has done so. */
+/* Owner lcore: remove an admitted member, unless the control lcore has done so. */
 static void
 member_remove(struct member *m)
 {
-	if (!member_turn(m, MEMBER_ACTIVE, MEMBER_OUT))
-		(void)member_turn(m, MEMBER_INVITED, MEMBER_OUT);
+	if (!member_state_change(m, MEMBER_ACTIVE, MEMBER_REMOVED))
+		(void)member_state_change(m, MEMBER_INVITED, MEMBER_REMOVED);
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -225,7 +226,7 @@ sender_start(struct rdma_stream_sender *s)
 		slot_of(s, i)->sequence = STREAM_INVALID;
 	for (uint16_t i = 0; i < s->attr.members_max; i++) {
 		s->members[i].number = i;
-		s->members[i].at = &s->tails[i];
+		s->members[i].line = &s->tails[i];
 		for (unsigned int c = 0; c < RDMA_STREAM_CONNS_MAX; c++)
 			s->members[i].conn[c].member = &s->members[i];
 	}
@@ -296,7 +297,7 @@ rdma_stream_sender_create(const struct rdma_stream_sender_attr *attr)
 
 /* ---- members: control lcore ------------------------------------------------------------------ */
 
-/* @return false: the port still holds frames of it */
+/* @return false: the port still holds frames of the queue pair; call again */
 static bool
 conn_close(struct member_conn *c)
 {
@@ -305,7 +306,7 @@ conn_close(struct member_conn *c)
 	if (c->conn)
 		rdma_conn_destroy(c->conn);
 	c->conn = NULL;
-	/* the owner lcore, which executes the destruction, does not post to it from now on */
+	/* from now on the owner lcore, which executes the destruction, posts no request */
 	__atomic_store_n(&c->qp, NULL, __ATOMIC_RELEASE);
 	if (qp && rdma_qp_destroy(qp) < 0) {
 		__atomic_store_n(&c->qp, qp, __ATOMIC_RELEASE);
@@ -315,7 +316,7 @@ conn_close(struct member_conn *c)
 	return true;
 }
 
-/* @return true: the member's place is free again */
+/* @return false: not everything is released yet; call again */
 static bool
 member_close(struct member *m)
 {
@@ -387,7 +388,7 @@ conn_accept(struct rdma_stream_sender *s, struct member_conn *c, const struct rd
 	return ret;
 }
 
-/* A request to join: the member proves itself over this connection. */
+/* Accept the connection of a new member, which then sends its proof over it. */
 static int
 member_join(struct rdma_stream_sender *s, const struct rdma_event *event,
 	const struct stream_request *request)
@@ -404,7 +405,7 @@ member_join(struct rdma_stream_sender *s, const struct rdma_event *event,
 			m = &s->members[i];
 	if (!m)
 		return -ENOSPC;
-	memset(m->at, 0, sizeof(*m->at));
+	memset(m->line, 0, sizeof(*m->line));
 	memset(&m->transcript, 0, sizeof(m->transcript));
 	m->transcript.request = *request;
 	m->addr = event->peer;
@@ -417,22 +418,22 @@ member_join(struct rdma_stream_sender *s, const struct rdma_event *event,
 		ret = stream_random(&m->token, sizeof(m->token));
 	if (ret < 0)
 		return ret;
-	/* a new key for each member: one that was removed can no longer write here */
-	mr.addr = m->at;
+	/* each member has a new rkey, so that a removed one can no longer write here */
+	mr.addr = m->line;
 	m->tail_mr = rdma_mr_reg(s->attr.pd, &mr);
 	if (!m->tail_mr)
 		return -rte_errno;
 	m->since = rte_rdtsc();
-	m->proved = false;
-	m->listens = false;
-	__atomic_store_n(&m->state, MEMBER_JOINS, __ATOMIC_RELEASE);
+	m->card_pending = false;
+	m->has_receives = false;
+	__atomic_store_n(&m->state, MEMBER_JOINING, __ATOMIC_RELEASE);
 	ret = conn_accept(s, &m->conn[0], event, reply);
 	if (ret < 0)
-		__atomic_store_n(&m->state, MEMBER_OUT, __ATOMIC_RELEASE);
+		__atomic_store_n(&m->state, MEMBER_REMOVED, __ATOMIC_RELEASE);
 	return ret;
 }
 
-/* Another connection of a member, or a new one in place of one that failed. */
+/* Accept a further connection of a member, or the replacement of one that failed. */
 static int
 member_attach(struct rdma_stream_sender *s, const struct rdma_event *event,
 	const struct stream_request *request)
@@ -442,7 +443,7 @@ member_attach(struct rdma_stream_sender *s, const struct rdma_event *event,
 	if (request->member >= s->attr.members_max || request->number >= RDMA_STREAM_CONNS_MAX)
 		return -EINVAL;
 	m = &s->members[request->member];
-	if (!takes_part(state_of(m)) || request->token != m->token)
+	if (!is_admitted(state_of(m)) || request->token != m->token)
 		return -EACCES;
 	if (!conn_close(&m->conn[request->number]))
 		return -EBUSY;
@@ -502,16 +503,16 @@ rdma_stream_sender_control(struct rdma_stream_sender *s)
 	for (uint16_t i = 0; i < s->attr.members_max; i++) {
 		struct member *m = &s->members[i];
 
-		if (state_of(m) == MEMBER_JOINS && (m->conn[0].ended || now - m->since > limit))
-			(void)member_turn(m, MEMBER_JOINS, MEMBER_OUT);
-		/* a member that refuses the card closes the connection */
-		if (m->conn[0].ended && member_turn(m, MEMBER_INVITED, MEMBER_OUT))
+		if (state_of(m) == MEMBER_JOINING && (m->conn[0].ended || now - m->since > limit))
+			(void)member_state_change(m, MEMBER_JOINING, MEMBER_REMOVED);
+		/* a member that rejects the card closes the connection */
+		if (m->conn[0].ended && member_state_change(m, MEMBER_INVITED, MEMBER_REMOVED))
 			s->refused++;
-		if (state_of(m) == MEMBER_OUT) {
+		if (state_of(m) == MEMBER_REMOVED) {
 			(void)member_close(m);
 			continue;
 		}
-		/* the member may connect again */
+		/* the member may replace connections that ended */
 		for (unsigned int n = 0; n < RDMA_STREAM_CONNS_MAX; n++)
 			if (m->conn[n].ended)
 				(void)conn_close(&m->conn[n]);
@@ -521,8 +522,8 @@ rdma_stream_sender_control(struct rdma_stream_sender *s)
 /* ---- members: owner lcore -------------------------------------------------------------------- */
 
 /*
- * Send the card of a member that has proved itself, and keep packets for it from now on. Its proof
- * may come before the CM's RTU, until which nothing can be sent: this is then called again.
+ * Send the card to an authenticated member, and retain packets for it from now on. The proof may
+ * arrive before the CM's RTU. Nothing can be sent until then, and the next poll calls this again.
  */
 static void
 member_admit(struct rdma_stream_sender *s, struct member *m)
@@ -536,7 +537,7 @@ member_admit(struct rdma_stream_sender *s, struct member *m)
 
 	if (!qp || rdma_qp_info_get(qp, &info) < 0 || info.state != RDMA_QP_RTS)
 		return;
-	m->proved = false;
+	m->card_pending = false;
 	*card = (struct stream_card){.type = STREAM_ANSWER,
 		.member = m->number,
 		.policy = s->attr.policy,
@@ -545,7 +546,7 @@ member_admit(struct rdma_stream_sender *s, struct member *m)
 		.start = s->head,
 		.head_addr = (uintptr_t)s->head_block,
 		.slot_addr = (uintptr_t)s->slots,
-		.tail_addr = (uintptr_t)m->at,
+		.tail_addr = (uintptr_t)m->line,
 		.ring_rkey = rdma_mr_rkey(s->ring_mr),
 		.tail_rkey = rdma_mr_rkey(m->tail_mr),
 		.slots = s->attr.slots,
@@ -555,13 +556,14 @@ member_admit(struct rdma_stream_sender *s, struct member *m)
 		.ud_qpn = s->ud_qpn};
 	m->tail = m->seen = s->head;
 	m->beat = 0;
-	m->beat_at = s->awake;
+	m->beat_at = s->poll_cycles;
 	if (stream_mac(&s->proof, m->key, &m->transcript, card, card->mac) < 0 ||
-		rdma_post_send(qp, &wr, 1) != 1 || !member_turn(m, MEMBER_JOINS, MEMBER_INVITED)) {
-		(void)member_turn(m, MEMBER_JOINS, MEMBER_OUT);
+		rdma_post_send(qp, &wr, 1) != 1 ||
+		!member_state_change(m, MEMBER_JOINING, MEMBER_INVITED)) {
+		(void)member_state_change(m, MEMBER_JOINING, MEMBER_REMOVED);
 		return;
 	}
-	/* the tail of all is at most this one's */
+	/* the lowest tail includes the new member from now on */
 	s->tail = RTE_MIN(s->tail, m->tail);
 }
 
@@ -582,14 +584,14 @@ member_prove(struct rdma_stream_sender *s, struct member *m, const void *message
 	}
 	if (!proved) {
 		s->info.refused_proof++;
-		(void)member_turn(m, MEMBER_JOINS, MEMBER_OUT);
+		(void)member_state_change(m, MEMBER_JOINING, MEMBER_REMOVED);
 		return;
 	}
-	m->proved = true;
+	m->card_pending = true;
 	member_admit(s, m);
 }
 
-/* Ranges that a member requests; an invalid range removes the member. */
+/* Collect the ranges that a member requests. An invalid range removes the member. */
 static void
 member_nacks(struct rdma_stream_sender *s, struct member *m, const struct stream_nack *nack,
 	uint32_t length)
@@ -604,7 +606,7 @@ member_nacks(struct rdma_stream_sender *s, struct member *m, const struct stream
 
 		if (first > s->head || count > s->head - first)
 			goto wrong;
-		/* one that does not fit is requested again */
+		/* the member requests a range that does not fit again */
 		if (s->resend_head - s->resend_tail == RESENDS)
 			continue;
 		if (s->resend_head == s->resend_tail)
@@ -626,29 +628,29 @@ message_take(struct rdma_stream_sender *s, const struct rdma_wc *wc)
 	const uint32_t type = *(const uint32_t *)message_at(s, m, wc->wr_id);
 	const int state = state_of(m);
 
-	/* a completion of a queue pair that was replaced */
+	/* ignore completions of a queue pair that was replaced */
 	if (wc->qp != c->qp || wc->wr_id >= RECEIVES)
 		return;
-	if (state == MEMBER_JOINS && type == STREAM_PROOF &&
+	if (state == MEMBER_JOINING && type == STREAM_PROOF &&
 		wc->byte_len == sizeof(struct stream_proof_message)) {
 		member_prove(s, m, message_at(s, m, wc->wr_id));
-	} else if (takes_part(state) && type == STREAM_NACKS) {
+	} else if (is_admitted(state) && type == STREAM_NACKS) {
 		member_nacks(s, m, (void *)message_at(s, m, wc->wr_id), wc->byte_len);
-	} else if (state == MEMBER_JOINS || takes_part(state)) {
+	} else if (state == MEMBER_JOINING || is_admitted(state)) {
 		s->info.removed_wrong++;
-		(void)member_turn(m, state, MEMBER_OUT);
+		(void)member_state_change(m, state, MEMBER_REMOVED);
 	}
-	if (takes_part(state_of(m)))
+	if (is_admitted(state_of(m)))
 		message_receive(s, c, wc->wr_id);
 }
 
-/* Read the line of a member that takes part. @return false: it is removed */
+/* Read the line of an admitted member. @return false: the member was removed */
 static bool
-member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
+member_poll(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 {
-	const uint64_t beat = __atomic_load_n(&m->at->beat, __ATOMIC_ACQUIRE);
-	const uint64_t tail = __atomic_load_n(&m->at->tail, __ATOMIC_ACQUIRE);
-	const uint64_t seen = __atomic_load_n(&m->at->seen, __ATOMIC_ACQUIRE);
+	const uint64_t beat = __atomic_load_n(&m->line->beat, __ATOMIC_ACQUIRE);
+	const uint64_t tail = __atomic_load_n(&m->line->tail, __ATOMIC_ACQUIRE);
+	const uint64_t seen = __atomic_load_n(&m->line->seen, __ATOMIC_ACQUIRE);
 	char text[RDMA_ADDRESS_LEN];
 
 	if (beat && tail > s->head) {
@@ -656,25 +658,25 @@ member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 		member_remove(m);
 		return false;
 	}
-	/* the first beat accepts the card */
-	if (beat && member_turn(m, MEMBER_INVITED, MEMBER_ACTIVE))
+	/* by its first WRITE, the member accepts the card */
+	if (beat && member_state_change(m, MEMBER_INVITED, MEMBER_ACTIVE))
 		s->info.joined++;
-	if (__atomic_load_n(&m->at->left, __ATOMIC_ACQUIRE) &&
-		member_turn(m, MEMBER_ACTIVE, MEMBER_OUT)) {
+	if (__atomic_load_n(&m->line->left, __ATOMIC_ACQUIRE) &&
+		member_state_change(m, MEMBER_ACTIVE, MEMBER_REMOVED)) {
 		s->info.left++;
 		return false;
 	}
 	if (beat != m->beat) {
 		m->beat = beat;
-		m->beat_at = s->awake;
-		/* late WRITEs of an earlier connection may go back */
+		m->beat_at = s->poll_cycles;
+		/* a late WRITE over another connection may have an older tail */
 		m->tail = RTE_MAX(m->tail, tail);
-		/* forged packets can deceive a member about it, until it has READ the head */
+		/* a forged packet can raise `seen` of a member until it READs the head */
 		m->seen = RTE_MAX(m->seen, RTE_MAX(m->tail, RTE_MIN(seen, s->head)));
-	} else if (s->awake - m->beat_at > silence) {
+	} else if (s->poll_cycles - m->beat_at > silence) {
 		s->info.removed_silent++;
-		RDMA_LOG(NOTICE, "stream: member %u, %s, was silent for %u ms, is removed",
-			m->number, rdma_address_text((const struct sockaddr *)&m->addr, text),
+		RDMA_LOG(NOTICE, "stream: member %u, %s, was silent for %u ms: removed", m->number,
+			rdma_address_text((const struct sockaddr *)&m->addr, text),
 			s->attr.silence_ms);
 		member_remove(m);
 		return false;
@@ -682,36 +684,36 @@ member_look(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 	return true;
 }
 
-/* Only the owner lcore posts: the region's count of references is not atomic. */
+/* Called by the owner lcore only, because the region's reference count is not atomic. */
 static void
-member_listen(struct rdma_stream_sender *s, struct member *m)
+member_post_receives(struct rdma_stream_sender *s, struct member *m)
 {
 	if (!__atomic_load_n(&m->conn[0].qp, __ATOMIC_ACQUIRE))
 		return;
 	for (unsigned int i = 0; i < RECEIVES; i++)
 		message_receive(s, &m->conn[0], i);
-	m->listens = true;
+	m->has_receives = true;
 }
 
-/* Read the members' lines. */
+/* Read the lines of all members, and determine the lowest values. */
 static void
-sender_look(struct rdma_stream_sender *s)
+sender_poll_members(struct rdma_stream_sender *s)
 {
 	const uint64_t silence = rte_get_tsc_hz() / 1000 * s->attr.silence_ms;
 	uint64_t lowest = s->head, seen = STREAM_NONE;
 	uint16_t members = 0;
 
-	/* time in which this lcore did not run does not count as silence of members */
-	s->awake += RTE_MIN(s->now - s->looked_at, silence / 64);
-	s->looked_at = s->now;
+	/* time in which this lcore did not run must not count as silence of the members */
+	s->poll_cycles += RTE_MIN(s->now - s->polled_at, silence / 64);
+	s->polled_at = s->now;
 	for (uint16_t i = 0; i < s->attr.members_max; i++) {
 		struct member *m = &s->members[i];
 
-		if (state_of(m) == MEMBER_JOINS && !m->listens)
-			member_listen(s, m);
-		if (state_of(m) == MEMBER_JOINS && m->proved)
+		if (state_of(m) == MEMBER_JOINING && !m->has_receives)
+			member_post_receives(s, m);
+		if (state_of(m) == MEMBER_JOINING && m->card_pending)
 			member_admit(s, m);
-		if (!takes_part(state_of(m)) || !member_look(s, m, silence))
+		if (!is_admitted(state_of(m)) || !member_poll(s, m, silence))
 			continue;
 		members += state_of(m) == MEMBER_ACTIVE;
 		lowest = RTE_MIN(lowest, m->tail);
@@ -748,7 +750,7 @@ sender_complete(struct rdma_stream_sender *s)
 		s->resend_lowest = STREAM_NONE;
 }
 
-/* Post the packets from `from`, which are published. @return how many were posted */
+/* Post the published packets [from, end). @return number of packets posted */
 static uint16_t
 sender_post(struct rdma_stream_sender *s, uint64_t from, uint64_t end, bool again)
 {
@@ -760,7 +762,7 @@ sender_post(struct rdma_stream_sender *s, uint64_t from, uint64_t end, bool agai
 	for (uint16_t i = 0; i < n; i++) {
 		const uint64_t request = s->requests + i + 1;
 		const struct stream_header *slot = slot_of(s, from + i);
-		/* all before this one are sent when the request is complete */
+		/* packets before this one are transmitted when the request completes */
 		const uint64_t all = again ? s->posted : from + i + 1;
 
 		sge[i] = (struct rdma_sge){(uintptr_t)slot, sizeof(*slot) + slot->length, lkey};
@@ -779,7 +781,7 @@ sender_post(struct rdma_stream_sender *s, uint64_t from, uint64_t end, bool agai
 	return done;
 }
 
-/* Send the collected ranges again: each packet once, even if several members requested it. */
+/* Retransmit the collected ranges, each packet once even if several members requested it. */
 static void
 sender_resend(struct rdma_stream_sender *s)
 {
@@ -795,7 +797,7 @@ sender_resend(struct rdma_stream_sender *s)
 		for (uint32_t i = s->resend_tail + 1; i != s->resend_head; i++) {
 			const uint64_t f = s->resend[i % RESENDS].first;
 
-			/* packets that a later range also has are sent with that range */
+			/* a later range that contains this one is sent instead */
 			if (f <= first && s->resend[i % RESENDS].end >= end)
 				first = end;
 		}
@@ -844,9 +846,9 @@ rdma_stream_sender_poll(struct rdma_stream_sender *s)
 	for (uint16_t i = 0; i < n; i++)
 		if (wc[i].status == RDMA_WC_SUCCESS && wc[i].op == RDMA_WC_RECV)
 			message_take(s, &wc[i]);
-	if (s->now >= s->next_look) {
-		sender_look(s);
-		s->next_look = s->now + rte_get_tsc_hz() / 100000; /* 10 us */
+	if (s->now >= s->next_poll) {
+		sender_poll_members(s);
+		s->next_poll = s->now + rte_get_tsc_hz() / 100000; /* 10 us */
 	}
 	sum = sender_flush(s);
 	if (s->resend_head != s->resend_tail && s->now >= s->resend_at)
@@ -855,8 +857,8 @@ rdma_stream_sender_poll(struct rdma_stream_sender *s)
 }
 
 /*
- * Return true if the next slot is free: sent, and in *wait* passed by all members. During repair,
- * only a part of the slots is used.
+ * Return true if the next slot is free: its packet is transmitted, and with policy `wait` received by
+ * all members. During repair only 1/FLIGHT_PART of the slots is used.
  */
 static bool
 slot_free(const struct rdma_stream_sender *s)
@@ -885,13 +887,13 @@ rdma_stream_next(struct rdma_stream_sender *s)
 			return NULL;
 		if (!slot_free(s)) {
 			sender_complete(s);
-			sender_look(s);
+			sender_poll_members(s);
 			if (!slot_free(s)) {
 				s->info.full++;
 				return NULL;
 			}
 		}
-		/* a READ sees that the slot is being written before it sees new bytes */
+		/* a READ must find the slot invalid before it finds new bytes */
 		__atomic_store_n(&slot->sequence, STREAM_INVALID, __ATOMIC_RELAXED);
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		s->open = true;

@@ -155,7 +155,7 @@ def a_silent_member_is_removed(where):
     try:
         status, text = finish(detector(where, '--ring-slots', '256', '--members', '2'))
         want(status == 0 and
-             re.search(r'member [01], [0-9.]+, was silent for 2000 ms, is removed', text), status, text)
+             re.search(r'member [01], [0-9.]+, was silent for 2000 ms: removed', text), status, text)
         want(os.path.getsize(f'{where}/member.0') > (FRAMES - 1) * 128 * 8256, text)
     finally:
         clean(run)

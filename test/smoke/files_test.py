@@ -188,7 +188,7 @@ def mistakes_are_reported(where):
         end(link.push('--group', '10.0.0.9', path), 1, "--group: found '10.0.0.9'")
         end(link.push('--wait', '1', path), 1, '0 members after 1 s, expected 1')
         end(link.tool(1, 'fetch', '--directory', where), 2, 'expected --directory and --sender')
-        end(link.fetch(1, f'{where}/d', '--wait', '1'), 1, 'no answer of 10.0.0.1 for 1 s')
+        end(link.fetch(1, f'{where}/d', '--wait', '1'), 1, 'no reply from 10.0.0.1 for 1 s')
         # a member waits, but not all do
         member = link.fetch(1, f'{where}/d')
         end(link.push('--members', '2', '--wait', '3', path), 1, '1 members after 3 s, expected 2')

@@ -317,8 +317,8 @@ struct replay_dev {
 	uint64_t flow_dropped; /* up to the marks */
 	uint64_t flow_dropped_base;
 	/* counters of released queues since the last reset */
-	struct replay_rx_counters gone_rx;
-	struct replay_tx_counters gone_tx;
+	struct replay_rx_counters removed_rx;
+	struct replay_tx_counters removed_tx;
 	struct rte_ether_addr mac;
 	/* TSC of the first burst on any queue; 0: no burst yet */
 	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) uint64_t clock;

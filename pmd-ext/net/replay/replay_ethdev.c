@@ -146,17 +146,17 @@ replay_stop(struct rte_eth_dev *dev)
  * is closed or a queue is set up again. The counters are in the queues, so queues are released
  * under this lock. It is not part of the port, because the port is released, too.
  */
-static pthread_mutex_t going = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int
 replay_locked_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats)
 {
 	int ret = -ENODEV;
 
-	pthread_mutex_lock(&going);
+	pthread_mutex_lock(&queues_lock);
 	if (dev->data->dev_private != NULL)
 		ret = replay_stats_get(dev, stats);
-	pthread_mutex_unlock(&going);
+	pthread_mutex_unlock(&queues_lock);
 	return ret;
 }
 
@@ -165,10 +165,10 @@ replay_locked_stats_reset(struct rte_eth_dev *dev)
 {
 	int ret = -ENODEV;
 
-	pthread_mutex_lock(&going);
+	pthread_mutex_lock(&queues_lock);
 	if (dev->data->dev_private != NULL)
 		ret = replay_stats_reset(dev);
-	pthread_mutex_unlock(&going);
+	pthread_mutex_unlock(&queues_lock);
 	return ret;
 }
 
@@ -177,27 +177,27 @@ replay_locked_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, 
 {
 	int ret = -ENODEV;
 
-	pthread_mutex_lock(&going);
+	pthread_mutex_lock(&queues_lock);
 	if (dev->data->dev_private != NULL)
 		ret = replay_xstats_get(dev, xstats, n);
-	pthread_mutex_unlock(&going);
+	pthread_mutex_unlock(&queues_lock);
 	return ret;
 }
 
 static void
 replay_locked_rx_queue_release(struct rte_eth_dev *dev, uint16_t queue)
 {
-	pthread_mutex_lock(&going);
+	pthread_mutex_lock(&queues_lock);
 	replay_rx_queue_release(dev, queue);
-	pthread_mutex_unlock(&going);
+	pthread_mutex_unlock(&queues_lock);
 }
 
 static void
 replay_locked_tx_queue_release(struct rte_eth_dev *dev, uint16_t queue)
 {
-	pthread_mutex_lock(&going);
+	pthread_mutex_lock(&queues_lock);
 	replay_tx_queue_release(dev, queue);
-	pthread_mutex_unlock(&going);
+	pthread_mutex_unlock(&queues_lock);
 }
 
 static void
@@ -226,9 +226,9 @@ replay_close(struct rte_eth_dev *dev)
 {
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
 		return 0;
-	pthread_mutex_lock(&going);
+	pthread_mutex_lock(&queues_lock);
 	free_port(dev);
-	pthread_mutex_unlock(&going);
+	pthread_mutex_unlock(&queues_lock);
 	return 0;
 }
 

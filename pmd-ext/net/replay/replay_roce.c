@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Numbers of RoCEv2 messages that change from loop to loop: the PSN, the frame number in trailer
+ * Rewrites the numbers of RoCEv2 messages that change from loop to loop: the PSN, the frame number in trailer
  * and leader, the address of an RDMA WRITE, the immediate of an event, and the ICRC over them.
  *
  * A CRC is linear: the change of the ICRC is the sum of the changes of all words. That of a word
@@ -24,52 +24,55 @@
 #define QPS_MAX	    256u
 #define LAYOUTS_MAX 64u
 #define TABLES_MAX  128u
-#define PSN_LATE    65536 /* a PSN further behind is that of a restarted sender */
+#define PSN_LATE    65536 /* a sender whose PSN goes back by more than this has restarted */
 
-/* Packets ahead whose changed lines are fetched. */
+/* Number of packets whose changed cache lines are prefetched ahead. */
 #define AHEAD 8u
 
-#define IMMEDIATE_FRAME 0xFFFFFFu /* bits of an immediate that are the frame's */
+#define IMMEDIATE_FRAME 0xFFFFFFu /* bits of the immediate data that hold the frame number */
 
-/* How a change of four bytes changes the CRC: a table for each of them. */
+/*
+ * Changes of the CRC by a change of four bytes at one distance from the end of the packet. Each of the
+ * four bytes has a table, indexed by the change.
+ */
 struct crc_table {
-	uint32_t bytes; /* from the first of the four to the end */
+	uint32_t bytes; /* distance from the first of the four bytes to the ICRC */
 	uint32_t of[4][256];
 };
 
-/* A field of a packet. */
+/* A field that is rewritten. */
 struct field {
-	uint16_t offset;  /* in the frame; 0: the packet has none */
-	uint8_t table[2]; /* of the first and the second four bytes */
+	uint16_t offset;  /* offset in the frame; 0: the packet has no such field */
+	uint8_t table[2]; /* indices of the CRC tables of bytes 0 to 3 and 4 to 7 */
 };
 
-/* Where the numbers of a packet are. */
+/* Offsets of the fields that are rewritten in a packet. Packets of one kind share a layout. */
 struct layout {
-	uint16_t icrc; /* offset */
+	uint16_t icrc; /* offset of the ICRC in the frame */
 	struct field psn, address, immediate, leader, trailer;
 };
 
-/* Only the lcore that polls the packet's queue reads and writes it. */
-struct numbered {
-	uint64_t loop;	   /* whose numbers the packet has */
-	uint32_t psn_step; /* packets of the queue pair in a loop */
-	uint32_t slot;	   /* of the address */
-	uint8_t layout;	   /* NOT_NUMBERED: the packet is not changed */
+/* State of a packet. Only the lcore that polls the packet's queue reads and writes it. */
+struct renumbered {
+	uint64_t loop;	   /* loop of the numbers that the packet has now */
+	uint32_t psn_step; /* PSNs that the queue pair uses in a loop */
+	uint32_t slot;	   /* slot that the address names now */
+	uint8_t layout;	   /* index of the layout; NO_LAYOUT: the packet is not rewritten */
 };
-static_assert(sizeof(struct numbered) == 24, "README.rst");
+static_assert(sizeof(struct renumbered) == 24, "README.rst");
 
-#define NOT_NUMBERED UINT8_MAX
+#define NO_LAYOUT UINT8_MAX
 
 struct replay_roce {
 	struct replay_roce_args args;
-	const struct replay_packet *packets; /* of the capture */
+	const struct replay_packet *packets; /* all packets of the capture */
 	uint32_t nb_layouts, nb_tables;
 	struct layout layouts[LAYOUTS_MAX];
 	struct crc_table tables[TABLES_MAX];
-	struct numbered numbered[];
+	struct renumbered state[]; /* by index in packets */
 };
 
-/* ---- change ---- */
+/* ---- rewriting ---- */
 
 static uint32_t
 get32(const uint8_t *at)
@@ -101,7 +104,7 @@ put64(uint8_t *at, uint64_t value)
 	memcpy(at, &value, sizeof(value));
 }
 
-/* Change of the CRC by that of four bytes, the first of which are the lowest bits. */
+/* Compute the change of the CRC from the change of four bytes, as a little-endian number. */
 static uint32_t
 crc_change(const struct replay_roce *roce, uint8_t table, uint32_t change)
 {
@@ -131,7 +134,7 @@ store64(const struct replay_roce *roce, const struct field *f, uint8_t *frame, u
 		crc_change(roce, f->table[1], (uint32_t)(change >> 32));
 }
 
-/* Add to the bits of a big-endian field that `mask` selects. */
+/* Add to a big-endian field; only the bits of `mask` change. @return change of the CRC */
 static uint32_t
 add32(const struct replay_roce *roce, const struct field *f, uint8_t *frame, uint32_t mask,
 	uint32_t add)
@@ -142,7 +145,7 @@ add32(const struct replay_roce *roce, const struct field *f, uint8_t *frame, uin
 		roce, f, frame, old, rte_cpu_to_be_32((value & ~mask) | ((value + add) & mask)));
 }
 
-/* Add to a frame number. */
+/* Add to a little-endian frame number. @return change of the CRC */
 static uint32_t
 add_frames(const struct replay_roce *roce, const struct field *f, uint8_t *frame, uint64_t frames)
 {
@@ -151,8 +154,9 @@ add_frames(const struct replay_roce *roce, const struct field *f, uint8_t *frame
 	return store64(roce, f, frame, old, rte_cpu_to_le_64(rte_le_to_cpu_64(old) + frames));
 }
 
+/* Move an address to the slot of a later frame. @return change of the CRC */
 static uint32_t
-move_address(const struct replay_roce *roce, const struct field *f, struct numbered *n,
+move_address(const struct replay_roce *roce, const struct field *f, struct renumbered *n,
 	uint8_t *frame, uint64_t frames)
 {
 	const uint32_t slot = (n->slot + (uint32_t)frames) & (roce->args.slots - 1);
@@ -163,9 +167,9 @@ move_address(const struct replay_roce *roce, const struct field *f, struct numbe
 	return store64(roce, f, frame, old, rte_cpu_to_be_64(rte_be_to_cpu_64(old) + distance));
 }
 
-/* Advance all numbers of a packet by a number of loops, modulo 2^64: a negative one goes back. */
+/* Advance all numbers of a packet by a number of loops, which may be negative (modulo 2^64). */
 static void
-advance(const struct replay_roce *roce, struct numbered *n, uint8_t *frame, uint64_t loops)
+advance(const struct replay_roce *roce, struct renumbered *n, uint8_t *frame, uint64_t loops)
 {
 	const struct layout *l = &roce->layouts[n->layout];
 	const uint64_t frames = loops * roce->args.step;
@@ -183,13 +187,13 @@ advance(const struct replay_roce *roce, struct numbered *n, uint8_t *frame, uint
 	put32(frame + l->icrc, get32(frame + l->icrc) ^ rte_cpu_to_le_32(change));
 }
 
-/* Fetch what advance() changes. */
+/* Prefetch the cache lines that advance() writes. */
 static void
 prefetch(const struct replay_roce *roce, const struct replay_packet *packet)
 {
-	const struct numbered *n = &roce->numbered[packet - roce->packets];
+	const struct renumbered *n = &roce->state[packet - roce->packets];
 
-	if (n->layout == NOT_NUMBERED)
+	if (n->layout == NO_LAYOUT)
 		return;
 	rte_prefetch0_write(packet->data + roce->layouts[n->layout].psn.offset);
 	rte_prefetch0_write(packet->data + roce->layouts[n->layout].icrc);
@@ -202,15 +206,15 @@ replay_roce_renumber(
 	for (uint32_t i = 0; i < RTE_MIN(nb, AHEAD); i++)
 		prefetch(roce, packets[i]);
 	for (uint32_t i = 0; i < nb; i++) {
-		struct numbered *n = &roce->numbered[packets[i] - roce->packets];
+		struct renumbered *n = &roce->state[packets[i] - roce->packets];
 
 		if (i + AHEAD < nb)
 			prefetch(roce, packets[i + AHEAD]);
-		if (n->layout == NOT_NUMBERED || n->loop == loop)
+		if (n->layout == NO_LAYOUT || n->loop == loop)
 			continue;
 		if (rte_mbuf_ext_refcnt_read(&packets[i]->shared) != 1)
 			return i;
-		/* the last reader has finished before these writes */
+		/* pairs with the last reader's release of its reference */
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		advance(roce, n, packets[i]->data, loop - n->loop);
 		n->loop = loop;
@@ -218,9 +222,9 @@ replay_roce_renumber(
 	return nb;
 }
 
-/* ---- load ---- */
+/* ---- loading ---- */
 
-/* Table of four bytes at a distance from the end. @return -E2BIG: there are too many */
+/* Find or compute the table for a distance from the ICRC. @return its index; -E2BIG */
 static int
 find_table(struct replay_roce *roce, uint32_t bytes)
 {
@@ -239,7 +243,7 @@ find_table(struct replay_roce *roce, uint32_t bytes)
 		for (uint32_t value = 1; value < 256; value++) {
 			const uint32_t lowest = value & -value;
 
-			/* a sum of two smaller changes */
+			/* the CRC is linear: XOR the results of the lowest bit and of the rest */
 			t->of[byte][value] = value == lowest
 				? roce_icrc_bytes(value << 8 * byte, zeros, bytes) ^ of_zero
 				: t->of[byte][lowest] ^ t->of[byte][value ^ lowest];
@@ -248,7 +252,7 @@ find_table(struct replay_roce *roce, uint32_t bytes)
 	return (int)roce->nb_tables++;
 }
 
-/* Tables of a field of `words` times four bytes. */
+/* Set the tables of a field of `words` x 4 bytes. @return 0; -E2BIG */
 static int
 find_tables(struct replay_roce *roce, const struct layout *l, struct field *f, uint32_t words)
 {
@@ -262,7 +266,7 @@ find_tables(struct replay_roce *roce, const struct layout *l, struct field *f, u
 	return 0;
 }
 
-/* Number of a layout without tables, which is added unless it is there. */
+/* Set the tables of a layout, and add it to the list unless it is there. @return its index; -E2BIG */
 static int
 find_layout(struct replay_roce *roce, struct layout *l)
 {
@@ -288,32 +292,33 @@ find_layout(struct replay_roce *roce, struct layout *l)
 	return (int)roce->nb_layouts++;
 }
 
-/* A queue pair of the capture. */
+/* State of a queue pair while the capture is read. */
 struct queue_pair {
 	uint8_t dst[16];
 	uint32_t qpn;
-	uint32_t packets;	/* numbers that a loop uses */
-	uint32_t psn;		/* of the last packet */
-	uint32_t highest;	/* PSN */
-	struct numbered *first; /* of the message that is being read; NULL: none, or one is lost */
-	uint64_t address;	/* of it; 0: it is no RDMA WRITE */
+	uint32_t psns;	  /* PSNs that a loop uses, including those of lost packets */
+	uint32_t psn;	  /* PSN of the last packet */
+	uint32_t highest; /* highest PSN so far */
+	/* first packet of the current RDMA WRITE; NULL: none, or a packet of it is lost */
+	struct renumbered *first;
+	uint64_t address; /* destination of the current RDMA WRITE */
 	bool has_base;
-	uint64_t base; /* lowest address in slot 0 of complete messages */
+	uint64_t base; /* lowest address that complete messages have in slot 0 */
 };
 
 struct loader {
 	struct replay_roce *roce;
 	const char *name;
 	uint32_t nb_qps;
-	uint32_t damaged; /* packets that are not renumbered */
-	uint32_t addresses;
+	uint32_t damaged;   /* RoCE packets that are not renumbered */
+	uint32_t addresses; /* RDMA WRITEs */
 	struct queue_pair qps[QPS_MAX];
-	/* the packet that is read: its headers are aligned, those in the arena need not be */
+	/* the current packet; its headers are copied, because those in the arena may be unaligned */
 	struct rte_mbuf m[2];
 	uint8_t headers[ROCE_HEADER_MAX] __rte_aligned(16);
 };
 
-/* @return NULL: there are too many */
+/* Find or add the queue pair of a packet. @return NULL: more than QPS_MAX */
 static struct queue_pair *
 find_qp(struct loader *l, const struct roce_packet *pkt)
 {
@@ -332,21 +337,21 @@ find_qp(struct loader *l, const struct roce_packet *pkt)
 	return qp;
 }
 
-/* Lost packets have numbers, too. One that is far behind is that of a restarted detector. */
+/* Count the PSNs that are used up to this one. If the PSN goes far back, the detector has restarted. */
 static void
 count_psn(struct queue_pair *qp, uint32_t psn)
 {
 	const int32_t ahead = roce_psn_diff(psn, qp->highest);
 
 	if (ahead > 0)
-		qp->packets += (uint32_t)ahead;
+		qp->psns += (uint32_t)ahead;
 	if (ahead > 0 || ahead < -PSN_LATE)
 		qp->highest = psn;
 }
 
 /*
  * Reads a packet of the capture as the RoCE provider does, and checks its ICRC.
- * @return false: it is none of the packets that are renumbered
+ * @return false: the packet is not renumbered
  */
 static bool
 read_packet(struct loader *l, const struct replay_packet *packet, struct roce_packet *pkt)
@@ -381,7 +386,7 @@ read_packet(struct loader *l, const struct replay_packet *packet, struct roce_pa
 	return true;
 }
 
-/* Every loop changes the UDP checksum: 0 means that there is none. */
+/* Remove the UDP checksum, which would differ in every loop. 0 means no checksum. */
 static void
 remove_checksum(struct replay_packet *packet, const struct roce_packet *pkt)
 {
@@ -391,7 +396,7 @@ remove_checksum(struct replay_packet *packet, const struct roce_packet *pkt)
 	packet->checksums &= ~(uint32_t)RTE_MBUF_F_RX_L4_CKSUM_MASK;
 }
 
-/* A message is complete: its trailer tells the slot of its address. */
+/* End of a message: the frame number in its trailer determines the slot of its address. */
 static void
 end_message(struct loader *l, struct queue_pair *qp, uint64_t frame)
 {
@@ -409,7 +414,7 @@ end_message(struct loader *l, struct queue_pair *qp, uint64_t frame)
 
 #define SLOT_UNKNOWN UINT32_MAX
 
-/* Finds the numbers of a packet. */
+/* Find the fields of a packet that are rewritten. */
 static struct layout
 make_layout(const struct replay_roce_args *args, const struct roce_packet *pkt)
 {
@@ -431,39 +436,39 @@ make_layout(const struct replay_roce_args *args, const struct roce_packet *pkt)
 	return l;
 }
 
-/* Too many queue pairs, or too many kinds of packets. */
+/* Report that the capture exceeds a limit. @return -E2BIG */
 static int
-refuse(const struct loader *l, const char *what, uint32_t most)
+report_limit(const struct loader *l, const char *what, uint32_t most)
 {
 	REPLAY_LOG(ERR, "%s: roce=...: more than %u %s, expected the messages of a detector",
 		l->name, most, what);
 	return -E2BIG;
 }
 
-/* Reads a packet, in the order of the capture. */
+/* Process a packet. Packets are passed in the order of the capture. */
 static int
 load_packet(struct loader *l, struct replay_packet *packet)
 {
-	struct numbered *n = &l->roce->numbered[packet - l->roce->packets];
+	struct renumbered *n = &l->roce->state[packet - l->roce->packets];
 	struct layout layout;
 	struct roce_packet pkt;
 	struct queue_pair *qp;
 	bool follows;
 	int ret;
 
-	n->layout = NOT_NUMBERED;
+	n->layout = NO_LAYOUT;
 	if (!read_packet(l, packet, &pkt))
 		return 0;
 	qp = find_qp(l, &pkt);
 	if (qp == NULL)
-		return refuse(l, "queue pairs", QPS_MAX);
+		return report_limit(l, "queue pairs", QPS_MAX);
 	remove_checksum(packet, &pkt);
 	layout = make_layout(&l->roce->args, &pkt);
 	ret = find_layout(l->roce, &layout);
 	if (ret < 0)
-		return refuse(l, "kinds of packets", LAYOUTS_MAX);
+		return report_limit(l, "kinds of packets", LAYOUTS_MAX);
 	n->layout = (uint8_t)ret;
-	n->psn_step = (uint32_t)(qp - l->qps); /* until all packets are counted */
+	n->psn_step = (uint32_t)(qp - l->qps); /* index of the queue pair until finish_packet() */
 	count_psn(qp, pkt.psn);
 	follows = roce_psn_diff(pkt.psn, qp->psn) == 1;
 	qp->psn = pkt.psn;
@@ -480,9 +485,9 @@ load_packet(struct loader *l, struct replay_packet *packet)
 	return 0;
 }
 
-/* All packets were read. */
+/* Complete the state of a packet, after all packets of the capture were processed. */
 static int
-finish_packet(struct loader *l, struct numbered *n, const uint8_t *frame)
+finish_packet(struct loader *l, struct renumbered *n, const uint8_t *frame)
 {
 	const struct replay_roce_args *args = &l->roce->args;
 	const struct queue_pair *qp = &l->qps[n->psn_step];
@@ -490,13 +495,13 @@ finish_packet(struct loader *l, struct numbered *n, const uint8_t *frame)
 	uint64_t va;
 	int ret;
 
-	if (n->layout == NOT_NUMBERED)
+	if (n->layout == NO_LAYOUT)
 		return 0;
-	n->psn_step = qp->packets;
+	n->psn_step = qp->psns;
 	layout = l->roce->layouts[n->layout];
 	if (layout.address.offset == 0 || n->slot != SLOT_UNKNOWN)
 		return 0;
-	/* the message is incomplete: its address tells the slot, if the base is known */
+	/* the message has no trailer: compute the slot from its address, if the base is known */
 	va = rte_be_to_cpu_64(get64(frame + layout.address.offset));
 	if (qp->has_base && va >= qp->base) {
 		n->slot = (uint32_t)((va - qp->base) / args->slot_bytes) & (args->slots - 1);
@@ -505,7 +510,7 @@ finish_packet(struct loader *l, struct numbered *n, const uint8_t *frame)
 	layout.address = (struct field){0};
 	ret = find_layout(l->roce, &layout);
 	if (ret < 0)
-		return refuse(l, "kinds of packets", LAYOUTS_MAX);
+		return report_limit(l, "kinds of packets", LAYOUTS_MAX);
 	n->layout = (uint8_t)ret;
 	return 0;
 }
@@ -527,7 +532,7 @@ load_packets(struct loader *l, const struct replay_capture *capture)
 		return -EINVAL;
 	}
 	for (uint32_t i = 0; i < capture->nb_packets && ret == 0; i++)
-		ret = finish_packet(l, &l->roce->numbered[i], capture->packets[i].data);
+		ret = finish_packet(l, &l->roce->state[i], capture->packets[i].data);
 	if (l->nb_qps == 0)
 		REPLAY_LOG(WARNING, "%s: roce=...: the capture has no UC packets", l->name);
 	if (l->damaged > 0)
@@ -541,8 +546,7 @@ int
 replay_roce_load(struct replay_roce **out, const struct replay_capture *capture,
 	const struct replay_roce_args *args, const char *name, int socket)
 {
-	const size_t bytes =
-		sizeof(**out) + (size_t)capture->nb_packets * sizeof((*out)->numbered[0]);
+	const size_t bytes = sizeof(**out) + (size_t)capture->nb_packets * sizeof((*out)->state[0]);
 	struct replay_roce *roce =
 		rte_zmalloc_socket("replay_roce", bytes, RTE_CACHE_LINE_SIZE, socket);
 	struct loader *l = rte_zmalloc("replay_roce_loader", sizeof(*l), 0);

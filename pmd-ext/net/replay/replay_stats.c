@@ -49,13 +49,13 @@ add_tx(struct replay_tx_counters *sum, const struct replay_txq *txq)
 void
 replay_stats_keep_rx(struct replay_rxq *rxq)
 {
-	add_rx(&rxq->dev->gone_rx, &rxq->count, &rxq->base);
+	add_rx(&rxq->dev->removed_rx, &rxq->count, &rxq->base);
 }
 
 void
 replay_stats_keep_tx(struct replay_txq *txq)
 {
-	add_tx(&txq->dev->gone_tx, txq);
+	add_tx(&txq->dev->removed_tx, txq);
 }
 
 /* True if there are queues, and each queue that has packets has completed its last loop. */
@@ -95,7 +95,7 @@ static struct replay_rx_counters
 counters_of_port(const struct rte_eth_dev *dev)
 {
 	const struct replay_dev *replay = dev->data->dev_private;
-	struct replay_rx_counters sum = replay->gone_rx;
+	struct replay_rx_counters sum = replay->removed_rx;
 
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		const struct replay_rxq *rxq = dev->data->rx_queues[q];
@@ -121,7 +121,7 @@ replay_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats COMPAT_QUE
 {
 	const struct replay_dev *replay = dev->data->dev_private;
 	const struct replay_rx_counters rx = counters_of_port(dev);
-	struct replay_tx_counters tx = replay->gone_tx;
+	struct replay_tx_counters tx = replay->removed_tx;
 	COMPAT_QUEUE_STATS_FROM(stats, qstats);
 
 	stats->ipackets = rx.packets;
@@ -175,8 +175,8 @@ replay_stats_reset(struct rte_eth_dev *dev)
 		if (txq != NULL)
 			load_all(&txq->base, &txq->count, sizeof(txq->count));
 	}
-	replay->gone_rx = (struct replay_rx_counters){0};
-	replay->gone_tx = (struct replay_tx_counters){0};
+	replay->removed_rx = (struct replay_rx_counters){0};
+	replay->removed_tx = (struct replay_tx_counters){0};
 	replay->flow_dropped_base = replay_flow_dropped(dev);
 	return 0;
 }

@@ -8,8 +8,8 @@
 #include <rte_errno.h>
 #include <rte_malloc.h>
 
-#define BUFFER_ALIGN   4096
-#define DEREG_PATIENCE 2000 /* ms, to wait for the last acknowledgements */
+#define BUFFER_ALIGN	 4096
+#define DEREG_TIMEOUT_MS 2000 /* for the last acknowledgements */
 
 int
 buffer_create(struct session *s, struct buffer *b, size_t size, uint32_t access)
@@ -44,9 +44,9 @@ buffer_destroy(struct session *s, struct buffer *b)
 
 	if (!b->mr)
 		return;
-	for (ms = 0; ms < DEREG_PATIENCE && rdma_mr_dereg(b->mr) == -EBUSY; ms++)
+	for (ms = 0; ms < DEREG_TIMEOUT_MS && rdma_mr_dereg(b->mr) == -EBUSY; ms++)
 		session_linger(s, 1);
-	if (ms == DEREG_PATIENCE)
+	if (ms == DEREG_TIMEOUT_MS)
 		/* do not free it: the network could then access memory of another user */
 		fprintf(stderr,
 			"braggline-rdma: buffer of %zu bytes is still in use and is not freed\n",

@@ -9,12 +9,12 @@
 #include <rte_common.h>
 #include <rte_errno.h>
 
-#define CONNECT_PAUSE	    100	  /* ms */
-#define ACCEPT_PATIENCE	    10000 /* ms, to wait for the peer's RTU */
-#define DISCONNECT_PATIENCE 1000  /* ms, to wait for the peer's DREP */
-#define DESTROY_PATIENCE    1000  /* ms, to wait until the poll group has released the queue pair */
-/* ms; a server must not wait forever for a client that has exited */
-#define KEEPALIVE 5000
+#define RECONNECT_MS	      100   /* between two attempts to connect */
+#define ACCEPT_TIMEOUT_MS     10000 /* for the peer's RTU */
+#define DISCONNECT_TIMEOUT_MS 1000  /* for the peer's DREP */
+#define DESTROY_TIMEOUT_MS    1000  /* until the poll group has released the queue pair */
+/* A server must not wait forever for a client that has exited. */
+#define KEEPALIVE_MS 5000
 
 int
 endpoint_create(struct session *s, struct endpoint *e, const struct rdma_qp_attr *attr)
@@ -118,13 +118,13 @@ endpoint_connect(
 	int ret;
 
 	a.context = e;
-	a.keepalive_ms = KEEPALIVE;
+	a.keepalive_ms = KEEPALIVE_MS;
 	for (;;) {
 		ret = connect_once(e, peer, &a);
 		if (ret != -ECONNREFUSED || waited >= e->session->wait_ms || session_stop)
 			return ret;
-		session_linger(e->session, CONNECT_PAUSE);
-		waited += CONNECT_PAUSE;
+		session_linger(e->session, RECONNECT_MS);
+		waited += RECONNECT_MS;
 	}
 }
 
@@ -144,7 +144,7 @@ endpoint_listen(struct session *s, enum rdma_qp_type type, uint16_t port, uint32
 int
 endpoint_accept(struct endpoint *e, const struct rdma_event *request)
 {
-	struct rdma_conn_attr attr = {.context = e, .keepalive_ms = KEEPALIVE};
+	struct rdma_conn_attr attr = {.context = e, .keepalive_ms = KEEPALIVE_MS};
 	int ret = rdma_conn_accept(request->conn, e->qp, &attr);
 
 	if (ret < 0) {
@@ -152,7 +152,7 @@ endpoint_accept(struct endpoint *e, const struct rdma_event *request)
 		return ret;
 	}
 	e->conn = request->conn;
-	return wait_up(e, session_deadline(ACCEPT_PATIENCE));
+	return wait_up(e, session_deadline(ACCEPT_TIMEOUT_MS));
 }
 
 int
@@ -161,7 +161,7 @@ endpoint_join(struct endpoint *e, const struct sockaddr_storage *group)
 	e->conn = rdma_multicast_join(e->qp, (const struct sockaddr *)group, e);
 	if (!e->conn)
 		return -rte_errno;
-	return wait_up(e, session_deadline(ACCEPT_PATIENCE));
+	return wait_up(e, session_deadline(ACCEPT_TIMEOUT_MS));
 }
 
 const char *
@@ -196,7 +196,7 @@ endpoint_wait(struct endpoint *e, struct rdma_cq *cq, struct rdma_wc *wc, uint64
 	int ret;
 
 	while (!rdma_poll_cq(cq, wc, 1)) {
-		/* completions that precede the disconnect are returned first */
+		/* first return the completions that precede the disconnect */
 		if (e->down)
 			return -ECONNRESET;
 		ret = session_poll(e->session, deadline);
@@ -243,7 +243,7 @@ endpoint_disconnect(struct endpoint *e)
 	if (!e->down)
 		rdma_conn_disconnect(e->conn);
 	/* not session_poll(): disconnect also after a signal */
-	for (ms = 0; ms < DISCONNECT_PATIENCE && !e->down; ms++)
+	for (ms = 0; ms < DISCONNECT_TIMEOUT_MS && !e->down; ms++)
 		session_linger(e->session, 1);
 }
 
@@ -258,7 +258,7 @@ endpoint_destroy(struct endpoint *e)
 	if (e->conn)
 		rdma_conn_destroy(e->conn);
 	if (e->qp)
-		for (ms = 0; ms < DESTROY_PATIENCE && rdma_qp_destroy(e->qp) == -EBUSY; ms++)
+		for (ms = 0; ms < DESTROY_TIMEOUT_MS && rdma_qp_destroy(e->qp) == -EBUSY; ms++)
 			session_linger(e->session, 1);
 	if (e->send_cq)
 		rdma_cq_destroy(e->send_cq);

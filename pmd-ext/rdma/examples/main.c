@@ -17,7 +17,7 @@
 #include "cm/udaddy.h"
 #include "wiretap.h"
 
-#define LAST_FRAMES 20 /* ms, to transmit the last acknowledgements */
+#define FLUSH_MS 20 /* time to transmit the last acknowledgements */
 
 static const struct mode *const modes[] = {
 	&perftest_write_bw,
@@ -85,7 +85,7 @@ run(const struct mode *mode, const struct target *target)
 	ret = wiretap_open(target);
 	if (ret == 0)
 		ret = mode->run(&session, target);
-	session_linger(&session, LAST_FRAMES);
+	session_linger(&session, FLUSH_MS);
 	wiretap_close();
 	if (target->stats)
 		session_print_stats(&session);

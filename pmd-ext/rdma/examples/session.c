@@ -15,10 +15,10 @@
 
 #include "endpoint.h"
 
-#define CM_TURNS     64 /* iterations of the data path per CM poll: control traffic is rare */
-#define IDLE_TURNS   4096
-#define IDLE_SLEEP   50 /* us */
-#define EVENTS_BURST 8
+#define POLLS_PER_CM_POLL 64 /* control traffic is rare */
+#define IDLE_POLLS	  4096
+#define IDLE_SLEEP_US	  50
+#define EVENTS_BURST	  8
 
 volatile sig_atomic_t session_stop;
 
@@ -121,16 +121,16 @@ session_poll(struct session *s, uint64_t deadline)
 
 	for (pg = 0; pg < s->info.nb_poll_groups; pg++)
 		work += rdma_progress(s->dev, pg);
-	if (s->idle % CM_TURNS == 0)
+	if (s->idle % POLLS_PER_CM_POLL == 0)
 		work += poll_cm(s);
 	/* also counts iterations with work, so that the CM is polled on a busy lcore */
 	s->idle++;
 	if (work)
-		s->idle %= CM_TURNS;
-	else if (s->idle >= IDLE_TURNS) {
-		s->idle -= CM_TURNS;
+		s->idle %= POLLS_PER_CM_POLL;
+	else if (s->idle >= IDLE_POLLS) {
+		s->idle -= POLLS_PER_CM_POLL;
 		if (s->sleepy)
-			usleep(IDLE_SLEEP);
+			usleep(IDLE_SLEEP_US);
 	}
 	if (session_stop)
 		return -EINTR;

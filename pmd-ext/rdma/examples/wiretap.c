@@ -28,9 +28,9 @@ static struct {
 	const struct rte_eth_rxtx_callback *rx[QUEUES_MAX], *tx[QUEUES_MAX];
 	pcap_t *pcap;
 	pcap_dumper_t *file;
-	uint64_t chance; /* multiple of 2^-32 */
+	uint64_t chance; /* of losing a frame, in units of 2^-32 */
 	uint64_t lost, seen;
-	uint64_t mark; /* ol_flags bit of an mbuf that was seen on transmit */
+	uint64_t mark; /* dynamic flag of mbufs that on_transmit() has seen */
 	uint8_t frame[FRAME_MAX];
 } tap;
 
@@ -51,7 +51,7 @@ write_frame(const struct rte_mbuf *m)
 }
 
 static bool
-lose(void)
+is_to_be_lost(void)
 {
 	tap.seen++;
 	if (!tap.chance || (rte_rand() & UINT32_MAX) >= tap.chance)
@@ -68,7 +68,7 @@ on_receive(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint1
 	for (i = 0; i < n; i++) {
 		if (tap.file)
 			write_frame(m[i]);
-		if (lose())
+		if (is_to_be_lost())
 			rte_pktmbuf_free(m[i]);
 		else
 			m[kept++] = m[i];
@@ -90,7 +90,7 @@ on_transmit(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, void
 		if (m[i]->ol_flags & tap.mark)
 			continue;
 		m[i]->ol_flags |= tap.mark;
-		if (lose())
+		if (is_to_be_lost())
 			rte_pktmbuf_mtod(m[i], struct rte_ether_hdr *)->ether_type =
 				RTE_BE16(ETHER_TYPE_LOST);
 		if (tap.file)

@@ -266,7 +266,7 @@ verbs_conn_accept(
 	conn->qp = qp;
 	conn->deadline = deadline(attr);
 	conn->state = ud ? VERBS_OVER : VERBS_ACCEPTED;
-	conn->tell_established = ud;
+	conn->established_pending = ud;
 	return 0;
 }
 

@@ -143,10 +143,10 @@ struct verbs_conn {
 	struct verbs_qp *qp;
 	enum rdma_qp_type type;
 	enum verbs_conn_state state;
-	bool disconnecting;    /**< verbs_conn_disconnect() was called */
-	bool tell_established; /**< UD: accepted, RDMA_EVENT_ESTABLISHED not yet reported */
-	uint64_t deadline;     /**< TSC; for the states before RDMA_EVENT_ESTABLISHED */
-	uint8_t rd_atom;       /**< request: maximum READs and atomics the peer will start */
+	bool disconnecting;	  /**< verbs_conn_disconnect() was called */
+	bool established_pending; /**< UD: accepted, RDMA_EVENT_ESTABLISHED not yet reported */
+	uint64_t deadline;	  /**< TSC; for the states before RDMA_EVENT_ESTABLISHED */
+	uint8_t rd_atom;	  /**< request: maximum READs and atomics the peer will start */
 	uint8_t responder_rd_atom;
 	uint32_t remote_qpn; /**< RC, UC */
 	uint16_t private_len;

@@ -78,7 +78,7 @@ fail(struct rdma_event *event, struct verbs_conn *conn, int status)
 
 /** Process a REP: make our queue pair ready, then send the RTU to the peer. */
 static bool
-respond(struct rdma_event *event, struct verbs_conn *conn, const struct rdma_conn_param *param)
+process_rep(struct rdma_event *event, struct verbs_conn *conn, const struct rdma_conn_param *param)
 {
 	struct verbs_qp *qp = conn->qp;
 	int ret =
@@ -203,7 +203,7 @@ connect_now(struct rdma_event *event, struct verbs_conn *conn)
 
 /** Process a disconnect by the peer or the CM. */
 static bool
-disconnected(struct rdma_event *event, struct verbs_conn *conn)
+process_disconnect(struct rdma_event *event, struct verbs_conn *conn)
 {
 	if (conn->state == VERBS_REQUESTED || conn->state == VERBS_OVER)
 		return false; /* rdma_conn_accept() will fail, or already reported */
@@ -221,8 +221,8 @@ disconnected(struct rdma_event *event, struct verbs_conn *conn)
 
 /** Process a CM event of a connection. @return true: *event is set */
 static bool
-step(struct rdma_event *event, struct verbs_conn *conn, enum rdma_cm_event_type type, int status,
-	const struct rdma_conn_param *param, const struct rdma_ud_param *ud)
+process_cm_event(struct rdma_event *event, struct verbs_conn *conn, enum rdma_cm_event_type type,
+	int status, const struct rdma_conn_param *param, const struct rdma_ud_param *ud)
 {
 	/* Ignore CM events of a connection that has already ended. */
 	if (conn->state == VERBS_OVER && type != RDMA_CM_EVENT_TIMEWAIT_EXIT)
@@ -233,7 +233,7 @@ step(struct rdma_event *event, struct verbs_conn *conn, enum rdma_cm_event_type 
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		return connect_now(event, conn);
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
-		return respond(event, conn, param);
+		return process_rep(event, conn, param);
 	case RDMA_CM_EVENT_ESTABLISHED:
 		if (conn->type == RDMA_QP_UD)
 			return take_address(event, conn, ud, RDMA_EVENT_ESTABLISHED);
@@ -260,7 +260,7 @@ step(struct rdma_event *event, struct verbs_conn *conn, enum rdma_cm_event_type 
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 		return fail(event, conn, -EHOSTUNREACH);
 	case RDMA_CM_EVENT_DISCONNECTED:
-		return disconnected(event, conn);
+		return process_disconnect(event, conn);
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		fill(event, conn, RDMA_EVENT_TIMEWAIT_EXIT, 0);
 		return true;
@@ -291,7 +291,7 @@ is_ud(enum rdma_cm_event_type type, const struct rdma_cm_id *id)
 
 /** Process one CM event. @return 1: *event is set; 0: not set; -EAGAIN: no CM event */
 static int
-take_cm(struct verbs_dev *dev, struct rdma_event *event)
+poll_cm_event(struct verbs_dev *dev, struct rdma_event *event)
 {
 	struct rdma_cm_event *report, copy;
 
@@ -318,12 +318,12 @@ take_cm(struct verbs_dev *dev, struct rdma_event *event)
 	}
 	if (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		return take_request(event, copy.listen_id->context, copy.id, &copy.param.conn);
-	return step(
+	return process_cm_event(
 		event, copy.id->context, copy.event, copy.status, &copy.param.conn, &copy.param.ud);
 }
 
 static void
-tell_broken(struct rdma_event *event, struct verbs_qp *qp)
+report_broken_qp(struct rdma_event *event, struct verbs_qp *qp)
 {
 	qp->error_reported = true;
 	event->type = RDMA_EVENT_QP_ERROR;
@@ -332,7 +332,7 @@ tell_broken(struct rdma_event *event, struct verbs_qp *qp)
 
 /** Process one event of the adapter. @return 1: *event is set; 0: not set; -EAGAIN: no event */
 static int
-take_async(struct verbs_dev *dev, struct rdma_event *event)
+poll_async_event(struct verbs_dev *dev, struct rdma_event *event)
 {
 	struct ibv_async_event report;
 	struct verbs_conn *conn;
@@ -350,7 +350,7 @@ take_async(struct verbs_dev *dev, struct rdma_event *event)
 		if (qp) {
 			__atomic_store_n(&qp->state, RDMA_QP_ERROR, __ATOMIC_RELEASE);
 			if (!qp->error_reported) {
-				tell_broken(event, qp);
+				report_broken_qp(event, qp);
 				told = 1;
 			}
 		}
@@ -385,7 +385,7 @@ take_async(struct verbs_dev *dev, struct rdma_event *event)
  * accepted UD requests, and timeouts.
  */
 static bool
-take_own(struct verbs_dev *dev, struct rdma_event *event)
+poll_own(struct verbs_dev *dev, struct rdma_event *event)
 {
 	struct verbs_conn *conn;
 	struct verbs_qp *qp;
@@ -396,15 +396,15 @@ take_own(struct verbs_dev *dev, struct rdma_event *event)
 		if (__atomic_load_n(&qp->broken, __ATOMIC_ACQUIRE) && !qp->error_reported) {
 			/* Other queue pairs may have failed, too. */
 			__atomic_store_n(&dev->qp_broken, true, __ATOMIC_RELEASE);
-			tell_broken(event, qp);
+			report_broken_qp(event, qp);
 			return true;
 		}
 	}
 	now = rte_get_tsc_cycles();
 	LIST_FOREACH(conn, &dev->conns, next)
 	{
-		if (conn->tell_established) {
-			conn->tell_established = false;
+		if (conn->established_pending) {
+			conn->established_pending = false;
 			dev->stats.cm_established++;
 			fill(event, conn, RDMA_EVENT_ESTABLISHED, 0);
 			return true;
@@ -439,12 +439,12 @@ verbs_poll_cm(struct rdma_dev *base, struct rdma_event *event, uint16_t n)
 		return 0;
 	for (i = 0; i < STEPS_MAX && got == 0; i++) {
 		memset(event, 0, sizeof(*event));
-		got = take_cm(dev, event);
+		got = poll_cm_event(dev, event);
 	}
 	if (got <= 0) {
 		memset(event, 0, sizeof(*event));
 		for (i = 0, got = 0; i < STEPS_MAX && got == 0; i++)
-			got = take_async(dev, event);
+			got = poll_async_event(dev, event);
 	}
-	return got > 0 || take_own(dev, event);
+	return got > 0 || poll_own(dev, event);
 }

@@ -7,8 +7,8 @@
 #include "address.h"
 #include "cm/messages.h"
 
-/* ms; time for switches and the other side to learn of the group, as in librdmacm's mckey */
-#define SETTLE 3000
+/* Time for switches and the receiver to process the join, as in librdmacm's mckey. */
+#define JOIN_DELAY_MS 3000
 
 static struct message_options options;
 
@@ -67,7 +67,7 @@ mckey_run(struct session *s, const struct target *target)
 	printf("mckey: starting %s\n", options.sender ? "client" : "server");
 	ret = join_all(target, nodes);
 	if (ret == 0 && options.sender)
-		session_linger(s, SETTLE);
+		session_linger(s, JOIN_DELAY_MS);
 	if (ret == 0 && options.count)
 		ret = transfer(nodes);
 	message_nodes_destroy(s, &options, nodes);

@@ -150,7 +150,7 @@ rping_create(struct rping *r, struct session *s)
 
 /* Posts one request and waits for its completion. */
 static int
-work(struct rping *r, struct rdma_send_wr *wr)
+post_and_wait(struct rping *r, struct rdma_send_wr *wr)
 {
 	struct rdma_wc wc;
 	int ret = endpoint_send(&r->e, wr);
@@ -160,7 +160,7 @@ work(struct rping *r, struct rdma_send_wr *wr)
 
 /* Sends the address of a buffer; `b` NULL: "go ahead". */
 static int
-tell(struct rping *r, const struct buffer *b)
+send_address(struct rping *r, const struct buffer *b)
 {
 	size_t at = RECEIVES * sizeof(struct rping_info);
 	struct rping_info info = {0};
@@ -173,12 +173,12 @@ tell(struct rping *r, const struct buffer *b)
 		info.size = rte_cpu_to_be_32((uint32_t)b->size);
 	}
 	memcpy(r->messages.addr + at, &info, sizeof(info));
-	return work(r, &wr);
+	return post_and_wait(r, &wr);
 }
 
 /* Receives a message. @param info NULL: any message means "go ahead" */
 static int
-hear(struct rping *r, struct rping_info *info)
+receive_message(struct rping *r, struct rping_info *info)
 {
 	struct rping_info got;
 	struct rdma_wc wc;
@@ -221,13 +221,13 @@ client_ping(struct rping *r, uint64_t ping)
 
 	write_ping(&r->start, ping);
 	memset(r->sink.addr, 0, r->sink.size);
-	ret = tell(r, &r->start);
+	ret = send_address(r, &r->start);
 	if (ret == 0)
-		ret = hear(r, NULL);
+		ret = receive_message(r, NULL);
 	if (ret == 0)
-		ret = tell(r, &r->sink);
+		ret = send_address(r, &r->sink);
 	if (ret == 0)
-		ret = hear(r, NULL);
+		ret = receive_message(r, NULL);
 	if (ret < 0)
 		return ret;
 	if (options.validate && memcmp(r->start.addr, r->sink.addr, r->sink.size) != 0) {
@@ -269,7 +269,7 @@ serve_one(struct rping *r, enum rdma_op op)
 	struct rping_info info;
 	struct rdma_send_wr wr;
 	struct rdma_sge sge;
-	int ret = hear(r, &info);
+	int ret = receive_message(r, &info);
 
 	if (ret < 0)
 		return ret;
@@ -286,10 +286,10 @@ serve_one(struct rping *r, enum rdma_op op)
 		.op = (uint8_t)op,
 		.remote_addr = info.addr,
 		.rkey = info.rkey};
-	ret = work(r, &wr);
+	ret = post_and_wait(r, &wr);
 	if (ret == 0 && op == RDMA_OP_READ && options.verbose)
 		printf("server ping data: %.*s\n", (int)info.size, r->sink.addr);
-	return ret < 0 ? ret : tell(r, NULL);
+	return ret < 0 ? ret : send_address(r, NULL);
 }
 
 static int

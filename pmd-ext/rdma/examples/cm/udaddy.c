@@ -9,7 +9,7 @@
 #include "address.h"
 #include "cm/messages.h"
 
-#define RESOLVE_PATIENCE 2000 /* ms */
+#define RESOLVE_TIMEOUT_MS 2000
 
 static struct message_options options;
 
@@ -23,7 +23,7 @@ udaddy_parse(int argc, char **argv, struct target *target)
 static struct rdma_ah *
 reply_handle(struct session *s, const struct message_node *node)
 {
-	uint64_t deadline = session_deadline(RESOLVE_PATIENCE);
+	uint64_t deadline = session_deadline(RESOLVE_TIMEOUT_MS);
 	struct sockaddr_storage sender;
 	struct rdma_ah *ah;
 

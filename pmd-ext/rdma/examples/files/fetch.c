@@ -17,9 +17,9 @@
 #define CONTROL_US 1000
 #define PROGRESS_S 1
 #define LEAVE_MS   2000
-#define BUFFERS	   8192 /* slots of a ring at a --rate of 26 Gbit/s */
-/* Without a packet for this time, a sender that is not connected counts as failed. */
-#define QUIET_S 15
+#define BUFFERS	   8192 /* enough for the ring of a sender with a --rate of 26 Gbit/s */
+/* A sender that is not connected has failed if no packet arrives for this time. */
+#define SENDER_TIMEOUT_S 15
 
 static struct {
 	const char *group, *sender, *directory, *identity, *key;
@@ -32,7 +32,7 @@ struct fetch {
 	struct rdma_stream_receiver *receiver;
 	struct incoming in;
 	uint64_t next_control, next_progress; /* TSC */
-	uint64_t quiet;			      /* TSC of the last packet */
+	uint64_t last_sign;		      /* TSC: last sign of life of the sender */
 };
 
 #define AT(member) offsetof(__typeof__(options), member)
@@ -81,7 +81,7 @@ on_event(void *arg, const struct rdma_event *event)
 }
 
 static int
-turn(struct fetch *f, uint64_t deadline)
+poll_once(struct fetch *f, uint64_t deadline)
 {
 	const int ret = session_poll(f->session, deadline);
 	const uint64_t now = rte_rdtsc();
@@ -94,7 +94,7 @@ turn(struct fetch *f, uint64_t deadline)
 }
 
 static void
-progress(struct fetch *f, uint64_t now)
+show_progress(struct fetch *f, uint64_t now)
 {
 	if (now < f->next_progress || !f->in.begun)
 		return;
@@ -104,7 +104,7 @@ progress(struct fetch *f, uint64_t now)
 		f->in.size * 1e-6);
 }
 
-/* @return 0; negative errno, printed */
+/* Store a packet. @return 0; negative errno, printed */
 static int
 take_packet(struct fetch *f, const struct rdma_stream_packet *p)
 {
@@ -138,19 +138,17 @@ take_packets(struct fetch *f)
 		ret = take_packet(f, &packet[i]);
 	rdma_stream_release(f->receiver, packet, n);
 	if (n > 0)
-		f->quiet = rte_rdtsc();
+		f->last_sign = rte_rdtsc();
 	return ret;
 }
 
-/*
- * Whether the state permits to continue.
- * @return 0; 1: the stream has ended; negative errno, printed
- */
+/* Check the state of the stream. @return 0: continue; 1: it has ended; negative errno, printed */
 static int
 check_state(struct fetch *f, uint64_t now)
 {
 	const uint32_t wait = f->session->wait_ms != 0 ? f->session->wait_ms : FILES_WAIT_S * 1000;
-	const uint64_t limit = rte_get_tsc_hz() / 1000 * (f->in.begun ? QUIET_S * 1000 : wait);
+	const uint64_t limit =
+		rte_get_tsc_hz() / 1000 * (f->in.begun ? SENDER_TIMEOUT_S * 1000 : wait);
 	struct rdma_stream_receiver_info info;
 
 	rdma_stream_receiver_info_get(f->receiver, &info);
@@ -160,7 +158,7 @@ check_state(struct fetch *f, uint64_t now)
 			info.error == -EACCES ? "; check --identity and --key" : "");
 		return info.error;
 	}
-	/* while it is joining, another run may begin */
+	/* while the receiver is joining, another run may begin */
 	if ((info.state == RDMA_STREAM_JOINED || info.state == RDMA_STREAM_ENDED) &&
 		incoming_lost(&f->in, info.run) < 0) {
 		fprintf(stderr, "braggline-rdma fetch: %s\n", f->in.message);
@@ -168,13 +166,13 @@ check_state(struct fetch *f, uint64_t now)
 	}
 	if (info.state == RDMA_STREAM_ENDED)
 		return 1;
-	/* a sender that waits for other members sends nothing */
+	/* no packets: the sender may be waiting for other members */
 	if (info.state == RDMA_STREAM_JOINED)
-		f->quiet = now;
-	if (now - f->quiet <= limit)
+		f->last_sign = now;
+	if (now - f->last_sign <= limit)
 		return 0;
-	fprintf(stderr, "braggline-rdma fetch: no answer of %s for %" PRIu64 " s\n", options.sender,
-		(now - f->quiet) / rte_get_tsc_hz());
+	fprintf(stderr, "braggline-rdma fetch: no reply from %s for %" PRIu64 " s\n",
+		options.sender, (now - f->last_sign) / rte_get_tsc_hz());
 	return -ETIMEDOUT;
 }
 
@@ -183,14 +181,14 @@ transfer(struct fetch *f)
 {
 	int ret = 0;
 
-	f->quiet = rte_rdtsc();
+	f->last_sign = rte_rdtsc();
 	while (ret == 0) {
-		ret = turn(f, UINT64_MAX);
+		ret = poll_once(f, UINT64_MAX);
 		if (ret == 0)
 			ret = take_packets(f);
 		if (ret == 0)
 			ret = check_state(f, rte_rdtsc());
-		progress(f, rte_rdtsc());
+		show_progress(f, rte_rdtsc());
 	}
 	if (ret == -EINTR)
 		fprintf(stderr, "braggline-rdma fetch: interrupted\n");
@@ -208,7 +206,7 @@ transfer(struct fetch *f)
 	return -ECONNABORTED;
 }
 
-/* Only a member that has stored all files reports that it leaves. */
+/* Leave the stream, which tells the sender that all files are stored. */
 static void
 leave(struct fetch *f)
 {
@@ -218,7 +216,7 @@ leave(struct fetch *f)
 
 	rdma_stream_leave(f->receiver);
 	do {
-		(void)turn(f, end);
+		(void)poll_once(f, end);
 		(void)rdma_stream_receive(f->receiver, &packet, 0);
 		rdma_stream_receiver_info_get(f->receiver, &info);
 	} while (info.state != RDMA_STREAM_LEFT && rte_get_tsc_cycles() < end);

@@ -40,7 +40,7 @@ incoming_open(struct incoming *in, const char *directory)
 	path = own_folder_make(directory, OWN_FOLDER_DATA, in->message);
 	if (path < 0)
 		return path;
-	/* that descriptor is for openat(2) only */
+	/* reopen: flock(2) and fsync(2) do not accept a descriptor with O_PATH */
 	in->folder = openat(path, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (in->folder < 0 || flock(in->folder, LOCK_EX | LOCK_NB) < 0) {
 		const int error = errno;
@@ -66,7 +66,7 @@ discard(struct incoming *in)
 	unlinkat(in->folder, part, 0);
 }
 
-/* Whether a file may get this name. */
+/* Check that the name is free, or that of a regular file. */
 static int
 check_place(struct incoming *in)
 {
@@ -98,7 +98,7 @@ begin(struct incoming *in, const struct record *r, const char *name, size_t leng
 	if (ret < 0)
 		return ret;
 	part_name(in, part);
-	/* of a process that was killed; the directory is locked */
+	/* remove the file of a process that was killed; no other process uses the directory */
 	unlinkat(in->folder, part, 0);
 	in->fd = own_file_open(in->folder, part, O_WRONLY | O_CREAT | O_EXCL, OWN_FILE_MODE);
 	if (in->fd < 0) {
@@ -106,7 +106,7 @@ begin(struct incoming *in, const struct record *r, const char *name, size_t leng
 		in->fd = -1;
 		return failed(in, "create it");
 	}
-	/* a full disk is detected before the data arrives */
+	/* detect a full disk before the data arrives */
 	if (in->size > 0 && in->size <= INT64_MAX &&
 		fallocate(in->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)in->size) < 0 &&
 		errno != EOPNOTSUPP)
@@ -160,7 +160,7 @@ end(struct incoming *in, const struct record *r)
 	close(in->fd);
 	in->fd = -1;
 	in->files++;
-	/* the new name */
+	/* make the new name durable */
 	return fsync(in->folder) < 0 ? failed(in, "make its name durable") : 0;
 }
 
@@ -196,7 +196,8 @@ incoming_take(struct incoming *in, const uint8_t *packet, size_t length)
 	struct record r;
 
 	if (record_decode(packet, length, &r) < 0)
-		return wrong(in, -EPROTO, "a packet is not of braggline-rdma push");
+		return wrong(
+			in, -EPROTO, "received a packet that braggline-rdma push did not send");
 	length -= sizeof(r);
 	switch (r.type) {
 	case RECORD_BEGIN:

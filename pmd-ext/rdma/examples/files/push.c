@@ -22,12 +22,12 @@
 #define FILES_MAX  256
 #define CONTROL_US 1000
 #define PROGRESS_S 1
-#define SILENCE_MS 10000 /* a member may wait for its disk */
-/* A ring that holds no more than this needs: a signal ends the stream after it. */
+#define SILENCE_MS 10000 /* default; a member may be blocked by its disk */
+/* The ring holds the packets of this time, so that a signal ends the stream after it. */
 #define LATENCY_US 10000
 #define SLOTS_MIN  256u
 #define SLOTS_MAX  65536u
-#define ABORT_MS   1000 /* for members to notice that the stream ends early */
+#define ABORT_MS   1000 /* time for members to learn that the stream has ended early */
 
 static struct {
 	const char *group, *keys;
@@ -126,7 +126,7 @@ open_file(const char *path, uint64_t *size)
 	return fd;
 }
 
-/* Find mistakes before members join. */
+/* Check all files before members join. */
 static int
 check_files(void)
 {
@@ -168,7 +168,7 @@ on_event(void *arg, const struct rdma_event *event)
 }
 
 static int
-turn(struct push *p, uint64_t deadline)
+poll_once(struct push *p, uint64_t deadline)
 {
 	const int ret = session_poll(p->session, deadline);
 	const uint64_t now = rte_rdtsc();
@@ -182,7 +182,7 @@ turn(struct push *p, uint64_t deadline)
 }
 
 static struct rdma_stream_sender_info
-state(const struct push *p)
+get_info(const struct push *p)
 {
 	struct rdma_stream_sender_info info;
 
@@ -194,23 +194,23 @@ state(const struct push *p)
 static int
 next_packet(struct push *p, uint8_t **packet)
 {
-	const uint64_t late = rte_rdtsc() + rte_get_tsc_hz() * PROGRESS_S;
-	bool said = false;
+	const uint64_t report_at = rte_rdtsc() + rte_get_tsc_hz() * PROGRESS_S;
+	bool reported = false;
 	int ret = 0;
 
 	while ((*packet = rdma_stream_next(p->sender)) == NULL && ret == 0) {
-		ret = turn(p, UINT64_MAX);
-		if (said || rte_rdtsc() < late)
+		ret = poll_once(p, UINT64_MAX);
+		if (reported || rte_rdtsc() < report_at)
 			continue;
-		said = true;
+		reported = true;
 		fprintf(stderr,
 			"braggline-rdma push: waiting for the slowest of %u members; one that is "
 			"silent for %u ms is removed\n",
-			state(p).members, options.silence);
+			get_info(p).members, options.silence);
 	}
-	if (ret == 0 && state(p).members == 0)
-		ret = turn(p, UINT64_MAX);
-	return ret == 0 && state(p).members == 0 ? -ENOTCONN : ret;
+	if (ret == 0 && get_info(p).members == 0)
+		ret = poll_once(p, UINT64_MAX);
+	return ret == 0 && get_info(p).members == 0 ? -ENOTCONN : ret;
 }
 
 static int
@@ -225,11 +225,11 @@ put_record(struct push *p, const struct record *r, const char *name)
 	record_encode(r, packet);
 	memcpy(packet + sizeof(*r), name, strlen(name));
 	rdma_stream_commit(p->sender, (uint32_t)(sizeof(*r) + strlen(name)));
-	return turn(p, UINT64_MAX);
+	return poll_once(p, UINT64_MAX);
 }
 
 static void
-progress(struct push *p, const char *name, uint64_t done, uint64_t size)
+show_progress(struct push *p, const char *name, uint64_t done, uint64_t size)
 {
 	const uint64_t now = rte_rdtsc();
 
@@ -237,7 +237,7 @@ progress(struct push *p, const char *name, uint64_t done, uint64_t size)
 		return;
 	p->next_progress = now + rte_get_tsc_hz() * PROGRESS_S;
 	fprintf(stderr, "braggline-rdma push: %s: %.1f of %.1f MB; %u members\n", name, done * 1e-6,
-		size * 1e-6, state(p).members);
+		size * 1e-6, get_info(p).members);
 }
 
 static int
@@ -265,10 +265,10 @@ put_data(struct push *p, int fd, const char *name, struct record *r, uint64_t si
 			&(struct record){.type = RECORD_DATA, .file = r->file, .offset = r->offset},
 			packet);
 		rdma_stream_commit(p->sender, (uint32_t)(sizeof(*r) + (size_t)n));
-		ret = turn(p, UINT64_MAX);
+		ret = poll_once(p, UINT64_MAX);
 		if (ret < 0)
 			return ret;
-		progress(p, name, r->offset, size);
+		show_progress(p, name, r->offset, size);
 	}
 	return 0;
 }
@@ -308,13 +308,13 @@ wait_members(struct push *p)
 	int ret = 0;
 
 	fprintf(stderr, "braggline-rdma push: waiting for %u members\n", options.members);
-	while (ret == 0 && state(p).members < options.members)
-		ret = turn(p, end);
+	while (ret == 0 && get_info(p).members < options.members)
+		ret = poll_once(p, end);
 	if (ret == -ETIMEDOUT)
 		fprintf(stderr,
 			"braggline-rdma push: %u members after %u s, expected %u; check the "
 			"fetching ends, their keys and --wait\n",
-			state(p).members, wait / 1000, options.members);
+			get_info(p).members, wait / 1000, options.members);
 	return ret;
 }
 
@@ -326,13 +326,13 @@ wait_stored(struct push *p)
 	int ret = 0;
 
 	rdma_stream_end(p->sender);
-	while (ret == 0 && (!rdma_stream_sender_done(p->sender) || state(p).members > 0)) {
-		ret = turn(p, UINT64_MAX);
-		progress(p, "all files sent", p->bytes, p->bytes);
+	while (ret == 0 && (!rdma_stream_sender_done(p->sender) || get_info(p).members > 0)) {
+		ret = poll_once(p, UINT64_MAX);
+		show_progress(p, "all files sent", p->bytes, p->bytes);
 	}
 	if (ret < 0)
 		return ret;
-	info = state(p);
+	info = get_info(p);
 	printf("push: %" PRIu64 " of %" PRIu64 " members have stored all files\n", info.left,
 		info.joined);
 	return info.left == info.joined ? 0 : -EREMOTEIO;
@@ -426,8 +426,8 @@ push_run(struct session *s, const struct target *target)
 			const uint64_t end = session_deadline(ABORT_MS);
 
 			rdma_stream_end(p.sender);
-			while (rte_get_tsc_cycles() < end && state(&p).members > 0)
-				(void)turn(&p, end);
+			while (rte_get_tsc_cycles() < end && get_info(&p).members > 0)
+				(void)poll_once(&p, end);
 		}
 	}
 	while (p.sender != NULL && rdma_stream_sender_destroy(p.sender) == -EBUSY)

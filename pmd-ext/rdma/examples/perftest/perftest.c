@@ -17,8 +17,8 @@
 #include "perftest/report.h"
 #include "perftest/traffic.h"
 
-#define LAST_ACK     200  /* ms: three time-outs of perftest */
-#define CONNECT_WAIT 2000 /* ms: perftest starts a second listener for its measured queue pairs */
+#define LAST_ACK_MS	 200  /* three ACK timeouts of perftest */
+#define CONNECT_RETRY_MS 2000 /* until perftest listens for its measured queue pairs */
 
 struct run {
 	struct session *session;
@@ -69,7 +69,7 @@ connect_flows(struct run *r)
 	char why[128];
 	int ret = perftest_control_dest(&r->control, &blank, NULL);
 
-	r->session->wait_ms = RTE_MAX(r->session->wait_ms, CONNECT_WAIT);
+	r->session->wait_ms = RTE_MAX(r->session->wait_ms, CONNECT_RETRY_MS);
 	for (i = 0; i < r->options->qps && ret == 0; i++) {
 		ret = connect_flow(r, &r->traffic.flows[i].e);
 		if (ret < 0 && ret != -EINTR)
@@ -272,7 +272,7 @@ run_mode(struct session *s, const struct target *target)
 		perftest_print_line();
 	/* the server sends the last message; if our acknowledgement is lost, it retransmits */
 	if (ret == 0 && target->client)
-		session_linger(s, LAST_ACK);
+		session_linger(s, LAST_ACK_MS);
 	perftest_traffic_destroy(&r.traffic);
 	perftest_control_close(&r.control);
 	if (r.measured_listener)

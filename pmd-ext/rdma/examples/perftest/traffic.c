@@ -12,8 +12,8 @@
 #include <rte_errno.h>
 
 #define BURST 16
-/* ms without a UC or UD message after which the sender is assumed to have finished */
-#define SILENCE 2000
+/* A UC or UD sender that has sent no message for this time is assumed to have finished. */
+#define SILENCE_MS 2000
 /* limit for the search of the peak, which compares all pairs of messages */
 #define PEAK_MESSAGES 20000
 #define MESSAGE_SPACE 64 /* alignment of small messages to cache lines */
@@ -385,7 +385,7 @@ perftest_traffic_sink(struct perftest_traffic *t, uint64_t size, struct perftest
 		}
 		got += (uint64_t)n;
 		if (n && silence && !o->duration)
-			deadline = session_deadline(SILENCE);
+			deadline = session_deadline(SILENCE_MS);
 		ret = session_poll(t->session, deadline);
 		if (ret < 0)
 			break;

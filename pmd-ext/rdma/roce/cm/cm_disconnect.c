@@ -26,7 +26,7 @@ roce_end_timewait(struct roce_conn *conn, const char *why)
 /** A connection that was established has ended: move the queue pair to error, report the event,
  * enter time-wait. */
 static void
-gone_down(struct roce_conn *conn, int status, const char *why)
+conn_down(struct roce_conn *conn, int status, const char *why)
 {
 	roce_control_count(conn->control, ROCE_CM_DISCONNECTED);
 	roce_conn_qp_error(conn);
@@ -90,7 +90,7 @@ roce_end_idle(struct roce_conn *conn)
 	}
 	/* sent in case only data packets are lost and the peer is still running */
 	dreq_send(conn);
-	gone_down(conn, -ETIMEDOUT, "no message from the peer");
+	conn_down(conn, -ETIMEDOUT, "no message from the peer");
 }
 
 int
@@ -107,7 +107,7 @@ roce_conn_disconnect(struct rdma_conn *base)
 
 /** Send a REJ with reason time-out, so that the peer stops waiting. */
 static void
-give_up(struct roce_conn *conn, enum roce_cm_answered answered)
+timeout_rej_send(struct roce_conn *conn, enum roce_cm_answered answered)
 {
 	struct roce_cm_msg rej = {
 		.attr = ROCE_CM_REJ,
@@ -136,19 +136,19 @@ roce_end_timeout(struct roce_conn *conn)
 	roce_control_count(c, ROCE_CM_TIMEOUTS);
 	switch (conn->state) {
 	case ROCE_CONN_REQ_SENT:
-		give_up(conn, ROCE_CM_ANSWERS_OTHER);
+		timeout_rej_send(conn, ROCE_CM_ANSWERS_OTHER);
 		/* fall through */
 	case ROCE_CONN_SIDR_SENT:
 		roce_active_fail(conn, -ETIMEDOUT, "time-out");
 		return;
 	case ROCE_CONN_REP_SENT:
-		give_up(conn, ROCE_CM_ANSWERS_OTHER);
+		timeout_rej_send(conn, ROCE_CM_ANSWERS_OTHER);
 		roce_conn_qp_error(conn);
 		roce_conn_event(conn, RDMA_EVENT_UNREACHABLE, -ETIMEDOUT);
 		roce_end_timewait(conn, "time-out");
 		return;
 	default:
-		gone_down(conn, -ETIMEDOUT, "time-out");
+		conn_down(conn, -ETIMEDOUT, "time-out");
 	}
 }
 
@@ -184,7 +184,7 @@ roce_conn_destroy(struct rdma_conn *base)
 	case ROCE_CONN_SIDR_RECEIVED:
 		return roce_conn_reject(base, NULL, 0);
 	case ROCE_CONN_REQ_SENT:
-		give_up(conn, ROCE_CM_ANSWERS_OTHER);
+		timeout_rej_send(conn, ROCE_CM_ANSWERS_OTHER);
 		break;
 	case ROCE_CONN_REP_SENT:
 	case ROCE_CONN_ESTABLISHED:
@@ -224,7 +224,7 @@ roce_end_lost(struct roce_conn *conn, int status, const char *why)
 	case ROCE_CONN_REP_SENT:
 	case ROCE_CONN_ESTABLISHED:
 	case ROCE_CONN_DREQ_SENT:
-		gone_down(conn, status, why);
+		conn_down(conn, status, why);
 		return;
 	case ROCE_CONN_REQ_RECEIVED:
 	case ROCE_CONN_SIDR_RECEIVED:
@@ -301,7 +301,7 @@ rej_own(struct roce_conn *conn, const struct roce_cm_rej *rej, uint64_t tid)
 
 /** Find, by the peer's id, a request whose reply has not reached the peer. */
 static struct roce_conn *
-given_up(struct roce_control *c, const struct roce_cm_packet *packet, uint32_t remote_id)
+find_unanswered(struct roce_control *c, const struct roce_cm_packet *packet, uint32_t remote_id)
 {
 	struct roce_conn *conn = roce_conn_find(c, ROCE_CONN_BY_PEER, &packet->src, remote_id);
 
@@ -319,7 +319,7 @@ roce_end_rej(struct roce_control *c, const struct roce_cm_packet *packet)
 	RDMA_LOG(DEBUG, "REJ: %u, %s", rej->reason, roce_cm_reason_name(rej->reason));
 	/* the peer timed out before it knew our id: the REJ does not contain it */
 	if (!conn && rej->reason == ROCE_REJ_TIMEOUT && rej->remote_id == 0)
-		conn = given_up(c, packet, rej->local_id);
+		conn = find_unanswered(c, packet, rej->local_id);
 	if (conn)
 		rej_own(conn, rej, packet->msg.tid);
 	else
@@ -352,7 +352,7 @@ roce_end_dreq(struct roce_control *c, const struct roce_cm_packet *packet)
 	case ROCE_CONN_ESTABLISHED:
 	case ROCE_CONN_DREQ_SENT:
 		roce_cm_answer(c, packet, &drep);
-		gone_down(conn, 0, "DREQ");
+		conn_down(conn, 0, "DREQ");
 		return;
 	case ROCE_CONN_TIMEWAIT:
 		roce_control_count(c, ROCE_CM_DUPLICATES);
@@ -372,7 +372,7 @@ roce_end_drep(struct roce_control *c, const struct roce_cm_packet *packet)
 	if (!conn)
 		roce_control_count(c, ROCE_CM_UNMATCHED);
 	else if (conn->state == ROCE_CONN_DREQ_SENT)
-		gone_down(conn, 0, "DREP");
+		conn_down(conn, 0, "DREP");
 	else
 		roce_control_count(c, ROCE_CM_UNEXPECTED);
 }

@@ -5,7 +5,7 @@
 
 #include "engine/qp.h"
 
-/** A loss shrinks the window by this part of it. */
+/** A loss shrinks the window by 1/WINDOW_LOSS. */
 #define WINDOW_LOSS 8
 
 /** Maximum doublings of the RNR timer while the receiver is not ready. */
@@ -19,12 +19,12 @@ is_answered(const struct roce_wqe *wqe)
 
 /** Packets before `psn` are acknowledged: reset the retry counters and grow the window. */
 static void
-progress(struct roce_qp *qp, uint32_t psn)
+acknowledge(struct roce_qp *qp, uint32_t psn)
 {
 	struct roce_requester *r = &qp->req;
 
 	r->una_psn = psn;
-	/* never so far behind that the comparison of PSNs fails */
+	/* keep the distance small, because the comparison of PSNs wraps at 2^23 */
 	if (roce_psn_diff(r->read.seen_psn, psn) < 0)
 		r->read.seen_psn = psn;
 	r->retries = r->retry_count;
@@ -39,7 +39,7 @@ progress(struct roce_qp *qp, uint32_t psn)
 
 /** Update the round-trip time if the timed packet, sent only once, is acknowledged (RFC 6298). */
 static void
-measure(struct roce_qp *qp, uint32_t psn)
+rtt_update(struct roce_qp *qp, uint32_t psn)
 {
 	struct roce_requester *r = &qp->req;
 	const int64_t sample = qp->poll_group->now - r->rtt_start;
@@ -60,7 +60,7 @@ measure(struct roce_qp *qp, uint32_t psn)
 
 /** Raise the limit of messages in flight that an RNR NAK has set, after an acknowledged message. */
 static void
-widen(struct roce_requester *r)
+rnr_cap_raise(struct roce_requester *r)
 {
 	if (!r->rnr_cap || ++r->rnr_good < 2 * r->rnr_cap)
 		return;
@@ -83,14 +83,14 @@ advance(struct roce_qp *qp, uint32_t psn)
 	if (psn == r->una_psn)
 		return true;
 	if (r->rtt_start)
-		measure(qp, psn);
+		rtt_update(qp, psn);
 	while (r->una != r->begun) {
 		wqe = roce_wqe(qp, r->una);
 		if (is_answered(wqe) && wqe->answered < wqe->nb_psn) {
 			missing = roce_psn_add(wqe->first_psn, wqe->answered);
 			if (roce_psn_diff(psn, missing) > 0) {
 				if (r->una_psn != missing)
-					progress(qp, missing);
+					acknowledge(qp, missing);
 				return false;
 			}
 			break;
@@ -102,9 +102,9 @@ advance(struct roce_qp *qp, uint32_t psn)
 		if (r->current == r->una)
 			r->current++;
 		roce_complete_send(qp, RDMA_WC_SUCCESS);
-		widen(r);
+		rnr_cap_raise(r);
 	}
-	progress(qp, psn);
+	acknowledge(qp, psn);
 	return true;
 }
 
@@ -127,7 +127,7 @@ resume(struct roce_qp *qp, bool complete)
 {
 	struct roce_requester *r = &qp->req;
 
-	/* Once for each gap: responses already in flight when it was detected show it again. */
+	/* Request them once for each gap, which responses already in flight will show again. */
 	if (!complete && !r->asked_again) {
 		r->asked_again = true;
 		roce_requester_rewind(qp, r->una_psn);
@@ -139,9 +139,9 @@ resume(struct roce_qp *qp, bool complete)
 	roce_qp_activate(qp);
 }
 
-/** A NAK is a response, too: the timeout restarts with the next packet sent (9.7.5.2.8). */
+/** Reset the ACK timer after a NAK: the timeout restarts with the next packet sent (9.7.5.2.8). */
 static void
-answered(struct roce_requester *r)
+ack_timer_reset(struct roce_requester *r)
 {
 	r->ack_deadline = 0;
 	r->probes = 0;
@@ -153,7 +153,7 @@ nak_sequence(struct roce_qp *qp, uint32_t psn)
 	struct roce_requester *r = &qp->req;
 
 	roce_count(qp->poll_group, ROCE_RX_NAK_SEQUENCE);
-	/* Caused by packets after the one that received the RNR NAK. The RNR timer is running. */
+	/* The NAK was caused by packets after the one that got the RNR NAK: the RNR timer is running. */
 	if (r->wait == ROCE_WAIT_RNR && psn == r->una_psn)
 		return;
 	/* READs before it are executed; their responses may still arrive */
@@ -164,7 +164,7 @@ nak_sequence(struct roce_qp *qp, uint32_t psn)
 	}
 	r->retries--;
 	roce_requester_shrink(r);
-	answered(r);
+	ack_timer_reset(r);
 	roce_requester_rewind(qp, psn);
 	if (r->wait != ROCE_WAIT_RNR)
 		roce_requester_arm(qp);
@@ -199,7 +199,7 @@ nak_rnr(struct roce_qp *qp, uint32_t psn, uint8_t timer)
 	r->rnr_backoff = RTE_MIN(backoff + 1, RNR_BACKOFF_MAX);
 	r->rnr_cap = 1;
 	r->rnr_good = 0;
-	answered(r);
+	ack_timer_reset(r);
 	r->wait = ROCE_WAIT_RNR;
 	roce_timer_start(&qp->poll_group->wheel, &r->timer, qp->poll_group->now + wait);
 }
@@ -258,7 +258,7 @@ roce_read_place(struct roce_qp *qp, const struct roce_wqe *wqe, const struct roc
 
 /** Process a READ or atomic response. */
 static void
-answer(struct roce_qp *qp, const struct roce_packet *pkt)
+response_process(struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	struct roce_requester *r = &qp->req;
 	const bool atomic = pkt->flags & ROCE_F_ATOMICACK;
@@ -270,7 +270,7 @@ answer(struct roce_qp *qp, const struct roce_packet *pkt)
 	if (!advance(qp, pkt->psn)) {
 		/* Earlier responses were lost: request them again. */
 		if (!atomic && roce_read_place_ahead(qp, pkt)) {
-			answered(r);
+			ack_timer_reset(r);
 			if (r->wait != ROCE_WAIT_RNR)
 				roce_requester_arm(qp);
 			roce_qp_activate(qp);
@@ -303,9 +303,9 @@ answer(struct roce_qp *qp, const struct roce_packet *pkt)
 	resume(qp, complete);
 }
 
-/** A response to no outstanding request, most often to a request that was sent twice. */
+/** Process a response to no outstanding request, most often to one that was sent twice. */
 static void
-stale(struct roce_qp *qp, const struct roce_packet *pkt)
+response_stale(struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	struct roce_requester *r = &qp->req;
 
@@ -330,7 +330,7 @@ roce_requester_response(struct roce_qp *qp, const struct roce_packet *pkt)
 		return;
 	}
 	if (roce_psn_diff(pkt->psn, r->una_psn) < 0 || roce_psn_diff(pkt->psn, r->max_psn) >= 0) {
-		stale(qp, pkt);
+		response_stale(qp, pkt);
 		return;
 	}
 	if (pkt->flags & ROCE_F_AETH)
@@ -361,5 +361,5 @@ roce_requester_response(struct roce_qp *qp, const struct roce_packet *pkt)
 	if ((syndrome & ROCE_AETH_KIND) != ROCE_AETH_ACK)
 		roce_count(qp->poll_group, ROCE_RX_MALFORMED);
 	else
-		answer(qp, pkt);
+		response_process(qp, pkt);
 }

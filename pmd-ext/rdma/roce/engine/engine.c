@@ -132,7 +132,7 @@ roce_poll_group_call(
 }
 
 static int
-nothing(struct roce_poll_group *pg, void *arg)
+call_nothing(struct roce_poll_group *pg, void *arg)
 {
 	return 0;
 }
@@ -143,7 +143,7 @@ roce_dev_quiesce(struct roce_dev *dev)
 	uint16_t i;
 
 	for (i = 0; i < dev->nb_poll_groups; i++)
-		roce_poll_group_call(dev->poll_groups[i], nothing, NULL);
+		roce_poll_group_call(dev->poll_groups[i], call_nothing, NULL);
 }
 
 /* ---- between poll group and control -------------------- */
@@ -205,9 +205,9 @@ roce_control_tx(struct roce_dev *dev, uint16_t pg, struct rte_mbuf *m)
 
 /* ---- progress -------------------- */
 
-/** The port has accepted no packet. @return packets that are left to send */
+/** The port has accepted no packet: drop all after ROCE_TX_STALL_MS. @return packets left to send */
 static unsigned int
-wait_for_port(struct roce_poll_group *pg, unsigned int n)
+tx_stall(struct roce_poll_group *pg, unsigned int n)
 {
 	const uint64_t now = rte_rdtsc();
 
@@ -219,7 +219,7 @@ wait_for_port(struct roce_poll_group *pg, unsigned int n)
 		return n;
 	rte_pktmbuf_free_bulk(pg->tx, n);
 	pg->stats[ROCE_TX_STALLED] += n;
-	/* the next packets wait as long, even if they come later */
+	/* the time-out starts again for the next packets */
 	pg->tx_stalled = 0;
 	return 0;
 }
@@ -238,7 +238,7 @@ roce_poll_group_flush(struct roce_poll_group *pg)
 	}
 	i = rte_eth_tx_burst(pg->port, pg->queue, pg->tx, n);
 	if (unlikely(i == 0)) {
-		pg->tx_end = wait_for_port(pg, n);
+		pg->tx_end = tx_stall(pg, n);
 		return;
 	}
 	pg->tx_stalled = 0;
@@ -329,7 +329,7 @@ receive(struct roce_poll_group *pg)
 }
 
 static void
-timers(struct roce_poll_group *pg)
+timers_run(struct roce_poll_group *pg)
 {
 	struct roce_timer_list expired = TAILQ_HEAD_INITIALIZER(expired);
 	struct roce_timer *timer;
@@ -341,9 +341,9 @@ timers(struct roce_poll_group *pg)
 	}
 }
 
-/** Let one queue pair send. @return true: it has more to send */
+/** Run one queue pair. @return true: it has more to send */
 static bool
-serve(struct roce_qp *qp)
+qp_run(struct roce_qp *qp)
 {
 	bool more;
 
@@ -384,7 +384,7 @@ transmit(struct roce_poll_group *pg)
 	while ((qp = TAILQ_FIRST(&pg->active)) && roce_poll_group_tx_room(pg)) {
 		TAILQ_REMOVE(&pg->active, qp, next);
 		qp->active = false;
-		if (serve(qp))
+		if (qp_run(qp))
 			roce_qp_activate(qp);
 		if (qp == last)
 			break;
@@ -405,7 +405,7 @@ roce_poll_group_progress(struct rdma_dev *dev, uint16_t index)
 		calls_run(pg);
 	received = receive(pg);
 	if (roce_wheel_due(&pg->wheel, pg->now))
-		timers(pg);
+		timers_run(pg);
 	pg->held = false;
 	transmit(pg);
 	sent = pg->stats[ROCE_TX_PACKETS] - sent;
@@ -481,8 +481,8 @@ ring_drain(struct rte_ring *ring)
 	rte_ring_free(ring);
 }
 
-/** Pools with frames still in flight when their device closed: freed when a pool is created. */
-static struct rte_mempool *stayed[4 * ROCE_POLL_GROUPS_MAX];
+/** Pools whose frames were still in flight when the device closed. Freed when a pool is created. */
+static struct rte_mempool *pools_in_use[4 * ROCE_POLL_GROUPS_MAX];
 
 struct rte_mempool *
 roce_pool_make(const struct roce_dev *dev, const char *what, unsigned int n, unsigned int cache,
@@ -492,10 +492,10 @@ roce_pool_make(const struct roce_dev *dev, const char *what, unsigned int n, uns
 	char name[RTE_MEMPOOL_NAMESIZE];
 	unsigned int i;
 
-	for (i = 0; i < RTE_DIM(stayed); i++)
-		if (stayed[i] && rte_mempool_full(stayed[i])) {
-			rte_mempool_free(stayed[i]);
-			stayed[i] = NULL;
+	for (i = 0; i < RTE_DIM(pools_in_use); i++)
+		if (pools_in_use[i] && rte_mempool_full(pools_in_use[i])) {
+			rte_mempool_free(pools_in_use[i]);
+			pools_in_use[i] = NULL;
 		}
 	/* A pool that is still in use keeps its name, so that each name is used once. */
 	snprintf(name, sizeof(name), "roce%u_%s_%u", dev->port, what, pools++);
@@ -513,9 +513,9 @@ roce_pool_free(struct roce_dev *dev, struct rte_mempool *pool)
 		rte_mempool_free(pool);
 		return;
 	}
-	for (i = 0; i < RTE_DIM(stayed); i++)
-		if (!stayed[i]) {
-			stayed[i] = pool;
+	for (i = 0; i < RTE_DIM(pools_in_use); i++)
+		if (!pools_in_use[i]) {
+			pools_in_use[i] = pool;
 			break;
 		}
 	RDMA_LOG(NOTICE,

@@ -31,7 +31,7 @@ is_signalled(const struct roce_qp *qp, const struct roce_wqe *wqe)
 
 /** Assign PSNs to the current request, if it has none yet. */
 static void
-begin(struct roce_qp *qp, struct roce_wqe *wqe)
+assign_psns(struct roce_qp *qp, struct roce_wqe *wqe)
 {
 	struct roce_requester *r = &qp->req;
 	const bool atomic = wqe->op == RDMA_OP_CMP_SWAP || wqe->op == RDMA_OP_FETCH_ADD;
@@ -93,9 +93,9 @@ opcode(const struct roce_wqe *wqe, bool first, bool last)
 		    : base + (ROCE_SEND_MIDDLE - ROCE_SEND_FIRST);
 }
 
-/** Account for a sent packet. The PSNs before `next` are used. */
+/** Account for a sent packet. @param next  PSN after its last one */
 static void
-sent(struct roce_qp *qp, uint32_t next)
+account_sent(struct roce_qp *qp, uint32_t next)
 {
 	struct roce_requester *r = &qp->req;
 
@@ -118,7 +118,7 @@ request_done(struct roce_requester *r)
 
 /** True if an acknowledgement or response was requested for an outstanding packet. */
 static bool
-is_asked(const struct roce_requester *r)
+ack_is_requested(const struct roce_requester *r)
 {
 	return roce_psn_diff(r->asked_psn, r->una_psn) > 0;
 }
@@ -145,9 +145,9 @@ start_rtt(struct roce_qp *qp)
 	r->rtt_psn = r->next_psn;
 }
 
-/** True if this packet is to request an acknowledgement. */
+/** Decide whether the next packet requests an acknowledgement, and account for that. */
 static bool
-ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
+request_ack(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
 {
 	struct roce_requester *r = &qp->req;
 
@@ -162,9 +162,9 @@ ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
 	return false;
 }
 
-/** Let the frame prefetch the payload of the next request. */
+/** Tell the frame the payload of the next request, so that it is prefetched. */
 static void
-foretell(const struct roce_qp *qp, struct roce_frame *f, const struct roce_wqe *wqe)
+announce_next_payload(const struct roce_qp *qp, struct roce_frame *f, const struct roce_wqe *wqe)
 {
 	if (!is_answered(wqe) && wqe->nb_segments)
 		roce_frame_next(f, wqe->segment[0].addr, RTE_MIN(wqe->segment[0].length, qp->mtu));
@@ -188,7 +188,7 @@ send_data(struct roce_qp *qp, struct roce_wqe *wqe)
 
 	head.opcode = opcode(wqe, first, last);
 	if (qp->type == RDMA_QP_RC) {
-		head.ack = ask(qp, wqe, last);
+		head.ack = request_ack(qp, wqe, last);
 	} else if (qp->type == RDMA_QP_UC) {
 		head.opcode += ROCE_UC;
 	} else {
@@ -227,9 +227,9 @@ send_data(struct roce_qp *qp, struct roce_wqe *wqe)
 			qp->type == RDMA_QP_RC ? NULL : &wqe->info);
 	}
 	if (last && r->current + 1 != r->head)
-		foretell(qp, &f, roce_wqe(qp, r->current + 1));
+		announce_next_payload(qp, &f, roce_wqe(qp, r->current + 1));
 	roce_rate_sent(&qp->rate, qp->poll_group->now, roce_frame_end(qp->poll_group, &f));
-	sent(qp, roce_psn_add(r->next_psn, 1));
+	account_sent(qp, roce_psn_add(r->next_psn, 1));
 	r->offset += n;
 	if (last)
 		request_done(r);
@@ -283,7 +283,7 @@ send_one(struct roce_qp *qp, struct roce_wqe *wqe)
 {
 	struct roce_requester *r = &qp->req;
 
-	begin(qp, wqe);
+	assign_psns(qp, wqe);
 	if (!is_answered(wqe)) {
 		send_data(qp, wqe);
 		return;
@@ -296,13 +296,13 @@ send_one(struct roce_qp *qp, struct roce_wqe *wqe)
 	r->unasked = 0;
 	r->rd_out++;
 	r->asked_psn = roce_psn_add(wqe->first_psn, wqe->nb_psn);
-	sent(qp, r->asked_psn);
+	account_sent(qp, r->asked_psn);
 	request_done(r);
 }
 
 /** UC, UD: complete the requests whose memory the port has released. @return true: all completed */
 static bool
-retire(struct roce_qp *qp)
+complete_sent(struct roce_qp *qp)
 {
 	struct roce_requester *r = &qp->req;
 
@@ -323,7 +323,7 @@ roce_requester_run(struct roce_qp *qp)
 	struct roce_poll_group *pg = qp->poll_group;
 	unsigned int budget = ROCE_QUANTUM;
 	const uint32_t before = r->next_psn;
-	const bool was_asked = is_asked(r);
+	const bool was_asked = ack_is_requested(r);
 	struct roce_wqe *wqe;
 	bool more = false;
 
@@ -338,7 +338,7 @@ roce_requester_run(struct roce_qp *qp)
 		}
 		wqe = roce_wqe(qp, r->current);
 		if (unlikely(wqe->status != RDMA_WC_SUCCESS)) {
-			if (qp->type == RDMA_QP_RC || retire(qp))
+			if (qp->type == RDMA_QP_RC || complete_sent(qp))
 				roce_qp_fail(qp, wqe->status, true);
 			return roce_state(qp) != RDMA_QP_ERROR;
 		}
@@ -346,11 +346,11 @@ roce_requester_run(struct roce_qp *qp)
 	}
 	/* A request with an invalid list may have waited for the requests before it. */
 	if (qp->type != RDMA_QP_RC)
-		return !retire(qp) || r->current != r->head;
+		return !complete_sent(qp) || r->current != r->head;
 	if (r->next_psn == before)
 		return more;
 	/* The timeout starts with the first packet that requests an acknowledgement (9.7.6.1.3). */
-	if (r->wait == ROCE_WAIT_ACK && !was_asked && is_asked(r)) {
+	if (r->wait == ROCE_WAIT_ACK && !was_asked && ack_is_requested(r)) {
 		r->ack_deadline = 0;
 		roce_requester_arm(qp);
 	} else if (r->wait == ROCE_WAIT_NONE) {
@@ -371,8 +371,8 @@ probes_max(const struct roce_qp *qp)
 }
 
 /**
- * Time without a response after which packets are sent again. A path that loses packets, which the
- * window shows, loses resent packets and NAKs, too: the peer is then given less time.
+ * Time without a response after which packets are sent again. A shrunk window indicates a path that
+ * loses packets, and therefore also retransmissions and NAKs: the time is then shorter.
  */
 static uint64_t
 probe_after(const struct roce_requester *r)
@@ -401,7 +401,7 @@ roce_requester_arm(struct roce_qp *qp)
 	if (r->ack_deadline == 0)
 		r->ack_deadline = now + r->ack_cycles;
 	deadline = r->ack_deadline;
-	if (is_asked(r) && r->probes < probes_max(qp))
+	if (ack_is_requested(r) && r->probes < probes_max(qp))
 		deadline = RTE_MIN(deadline, now + (probe_after(r) << r->probes));
 	r->wait = ROCE_WAIT_ACK;
 	roce_timer_start(&qp->poll_group->wheel, &r->timer, deadline);
@@ -453,13 +453,13 @@ roce_requester_rewind(struct roce_qp *qp, uint32_t psn)
  * polled in time.
  */
 static bool
-put_off(struct roce_qp *qp)
+ack_timer_is_early(struct roce_qp *qp)
 {
 	struct roce_requester *r = &qp->req;
 
-	if (is_asked(r) || !may_send(qp))
+	if (ack_is_requested(r) || !may_send(qp))
 		return false;
-	/* Pacing is the cause, not the port. */
+	/* the rate limit is the cause, not the port */
 	if (!roce_rate_allows(&qp->rate, qp->poll_group->now))
 		return true;
 	if (r->paced_psn != r->next_psn)
@@ -486,7 +486,7 @@ roce_requester_timeout(struct roce_qp *qp)
 			return;
 		}
 		roce_requester_rewind(qp, r->una_psn);
-	} else if (wait == ROCE_WAIT_ACK && put_off(qp)) {
+	} else if (wait == ROCE_WAIT_ACK && ack_timer_is_early(qp)) {
 		r->ack_deadline = 0;
 		roce_requester_arm(qp);
 		return;

@@ -45,7 +45,7 @@ job_done(const struct roce_qp *qp, const struct roce_job *job)
  * its response already; otherwise it would exceed its limit of outstanding requests.
  */
 static void
-job_forget(struct roce_responder *r, uint32_t answer)
+jobs_cancel(struct roce_responder *r, uint32_t answer)
 {
 	uint32_t i;
 
@@ -112,7 +112,7 @@ roce_resp_resource_new(struct roce_qp *qp, const struct roce_packet *pkt)
 	}
 	if (a.atomic)
 		a.value = execute(pkt, eth, (uint64_t *)(uintptr_t)a.va);
-	job_forget(r, oldest);
+	jobs_cancel(r, oldest);
 	*answer_at(r, r->answer_head) = a;
 	job_add(r, r->answer_head, 0, a.length, false);
 	r->answer_head++;

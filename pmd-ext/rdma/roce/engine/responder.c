@@ -21,9 +21,9 @@
  */
 #define UC_SILENCE_MS 200
 
-/** Result of a request. */
+/** Result of executing a request. */
 enum verdict {
-	TAKEN,
+	EXECUTED,
 	REFUSED, /**< a NAK is set */
 };
 
@@ -101,7 +101,7 @@ receive_failed(struct roce_qp *qp, uint32_t psn, enum rdma_wc_status status, enu
 static bool
 list_streams(struct roce_responder *r, const struct roce_rqe *rqe, const struct roce_packet *pkt)
 {
-	/* of a message of several packets only the room for it is known */
+	/* the length of a message of several packets is unknown: use that of the receive */
 	return rqe->nb_segments &&
 		roce_turn_next(&r->turn, (uintptr_t)rqe->segment[0].addr,
 			pkt->flags & ROCE_F_LAST ? pkt->length : rqe->length);
@@ -162,7 +162,7 @@ take_send(struct roce_qp *qp, const struct roce_packet *pkt)
 	r->received += pkt->length;
 	r->inbound = ROCE_IN_SEND;
 	if (!(pkt->flags & ROCE_F_LAST))
-		return TAKEN;
+		return EXECUTED;
 	r->inbound = ROCE_IN_NONE;
 	wc = (struct rdma_wc){.op = RDMA_WC_RECV, .byte_len = r->received};
 	if (pkt->flags & ROCE_F_IMM) {
@@ -170,7 +170,7 @@ take_send(struct roce_qp *qp, const struct roce_packet *pkt)
 		wc.imm = roce_packet_imm(pkt);
 	}
 	roce_complete_recv(qp, &wc);
-	return TAKEN;
+	return EXECUTED;
 }
 
 static enum verdict
@@ -232,7 +232,7 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 		};
 		roce_complete_recv(qp, &wc);
 	}
-	return TAKEN;
+	return EXECUTED;
 }
 
 /** True if the packet continues the current message correctly and its length fits the path MTU. */
@@ -255,7 +255,7 @@ in_order(const struct roce_qp *qp, const struct roce_packet *pkt)
 
 /** RC: execute a request with the expected PSN. */
 static enum verdict
-take(struct roce_qp *qp, const struct roce_packet *pkt)
+execute_request(struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	if (!in_order(qp, pkt) || (pkt->flags & ROCE_F_INVALIDATE)) {
 		roce_responder_fatal(qp, pkt->psn, ROCE_NAK_INVALID_REQUEST);
@@ -265,7 +265,7 @@ take(struct roce_qp *qp, const struct roce_packet *pkt)
 		return take_send(qp, pkt);
 	if (pkt->flags & ROCE_F_WRITE)
 		return take_write(qp, pkt);
-	return roce_resp_resource_new(qp, pkt) ? TAKEN : REFUSED;
+	return roce_resp_resource_new(qp, pkt) ? EXECUTED : REFUSED;
 }
 
 static void
@@ -299,7 +299,7 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 		roce_qp_activate(qp);
 		return;
 	}
-	if (take(qp, pkt) == REFUSED) {
+	if (execute_request(qp, pkt) == REFUSED) {
 		roce_qp_activate(qp);
 		return;
 	}
@@ -313,16 +313,14 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 		r->say = ROCE_ACK_ACTION_ACK;
 		roce_qp_activate(qp);
 	} else if (r->say == ROCE_ACK_ACTION_NAK || r->say == ROCE_ACK_ACTION_RNR) {
-		/* The packet was late, not lost; packets dropped meanwhile cause the next gap. Or
-		 * it was sent again before the RNR NAK was sent, and a receive is posted now. */
+		/* The expected packet was reordered, not lost: packets dropped meanwhile will
+		 * cause another NAK. Or the peer repeated it before the RNR NAK was sent, and a
+		 * receive is posted now. */
 		r->say = ROCE_ACK_ACTION_ACK;
 	}
 }
 
-/**
- * UC: return true if the peer was silent, or has never sent. Its first packet then may have any
- * PSN.
- */
+/** UC: return true if the next packet may have any PSN: the first, or the first after a silence. */
 static bool
 was_silent(const struct roce_qp *qp)
 {
@@ -358,14 +356,14 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 	if (unlikely(ahead != 0)) {
 		roce_count(qp->poll_group, ROCE_RX_GAP);
 		roce_uc_count(&qp->uc.gaps, 1);
-		/* Far behind, the peer has begun with another PSN: nothing is known to be lost. */
+		/* far behind: the peer has restarted with another PSN, and no loss is known */
 		roce_uc_count(&qp->uc.lost, RTE_MAX(ahead, 0));
 		roce_uc_abandon(qp, 0);
 	}
 	r->expected_psn = roce_psn_add(pkt->psn, 1);
 	if (pkt->flags & ROCE_F_FIRST) {
 		if (unlikely(r->inbound == ROCE_IN_SEND || r->inbound == ROCE_IN_WRITE)) {
-			/* payload of other queue pairs is already placed: counted once a message */
+			/* without `reference` the payload is already placed: count one drop */
 			if (!qp->reference)
 				roce_count(qp->poll_group, ROCE_RX_UC_DROP);
 			roce_uc_abandon(qp, 0);
@@ -384,7 +382,7 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 	}
 	if (qp->reference)
 		return roce_reference_take(qp, pkt);
-	if ((pkt->flags & ROCE_F_SEND ? take_send(qp, pkt) : take_write(qp, pkt)) == TAKEN) {
+	if ((pkt->flags & ROCE_F_SEND ? take_send(qp, pkt) : take_write(qp, pkt)) == EXECUTED) {
 		roce_count_n(qp->poll_group, ROCE_RX_BYTES, pkt->length);
 		if (pkt->flags & ROCE_F_LAST)
 			roce_uc_count(&qp->uc.messages, 1);
@@ -458,7 +456,7 @@ roce_responder_datagram(struct roce_qp *qp, const struct roce_packet *pkt)
 }
 
 static void
-say(struct roce_qp *qp, uint32_t psn, uint8_t syndrome)
+send_reply(struct roce_qp *qp, uint32_t psn, uint8_t syndrome)
 {
 	const struct roce_frame_head head = {
 		.qpn = qp->peer_qpn,
@@ -490,19 +488,20 @@ roce_responder_run(struct roce_qp *qp)
 	switch ((enum roce_ack_action)r->say) {
 	case ROCE_ACK_ACTION_ACK:
 		roce_count(qp->poll_group, ROCE_TX_ACK);
-		say(qp, roce_psn_add(r->expected_psn, -1), ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+		send_reply(
+			qp, roce_psn_add(r->expected_psn, -1), ROCE_AETH_ACK | ROCE_AETH_CREDITS);
 		break;
 	case ROCE_ACK_ACTION_NAK:
 		roce_count(qp->poll_group, ROCE_TX_NAK_SEQUENCE);
-		say(qp, r->response_psn, r->syndrome);
+		send_reply(qp, r->response_psn, r->syndrome);
 		break;
 	case ROCE_ACK_ACTION_RNR:
 		roce_count(qp->poll_group, ROCE_TX_NAK_RNR);
-		say(qp, r->response_psn, r->syndrome);
+		send_reply(qp, r->response_psn, r->syndrome);
 		break;
 	case ROCE_ACK_ACTION_FATAL:
 		roce_count(qp->poll_group, ROCE_TX_NAK_FATAL);
-		say(qp, r->response_psn, r->syndrome);
+		send_reply(qp, r->response_psn, r->syndrome);
 		roce_qp_fail(qp, RDMA_WC_SUCCESS, true);
 		break;
 	case ROCE_ACK_ACTION_NONE:

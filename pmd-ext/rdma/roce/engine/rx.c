@@ -57,7 +57,7 @@ is_of_partition(const struct roce_packet *pkt)
 
 /** Forward a CM MAD. Its ICRC is checked here; its contents are untrusted. */
 static bool
-mad(struct roce_poll_group *pg, const struct roce_packet *pkt)
+rx_mad(struct roce_poll_group *pg, const struct roce_packet *pkt)
 {
 	if (pkt->opcode != ROCE_UD + ROCE_SEND_ONLY || pkt->length != ROCE_MAD_BYTES) {
 		roce_count(pg, ROCE_RX_OPCODE);
@@ -91,7 +91,7 @@ hand_over(struct roce_poll_group *pg, struct roce_poll_group *to, struct rte_mbu
  * @return number of these poll groups
  */
 static unsigned int
-spread(struct roce_poll_group *pg, struct rte_mbuf *m)
+copy_to_poll_groups(struct roce_poll_group *pg, struct rte_mbuf *m)
 {
 	struct roce_dev *dev = pg->dev;
 	struct rte_mbuf *copy;
@@ -112,7 +112,7 @@ spread(struct roce_poll_group *pg, struct rte_mbuf *m)
 }
 
 static void
-multicast(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from from)
+rx_multicast(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from from)
 {
 	const struct roce_gid dst = roce_packet_dst(pkt);
 	unsigned int i, members = 0, poll_groups = 0;
@@ -132,7 +132,7 @@ multicast(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_f
 			roce_count(pg, ROCE_RX_ICRC);
 			return;
 		}
-		poll_groups = spread(pg, pkt->m);
+		poll_groups = copy_to_poll_groups(pg, pkt->m);
 	}
 	if (from == ROCE_FROM_PORT)
 		others = roce_sibling_give(pg, pkt, ROCE_PACKET_DATA) != ROCE_GIVEN_TO_NONE;
@@ -205,7 +205,7 @@ packet_is_valid(struct roce_poll_group *pg, const struct roce_qp *qp, const stru
  * @return true: the mbuf was passed on
  */
 static bool
-foreign(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_packet_kind kind,
+rx_foreign(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_packet_kind kind,
 	enum roce_from from, enum roce_stat why)
 {
 	enum roce_given given = ROCE_GIVEN_TO_NONE;
@@ -219,7 +219,7 @@ foreign(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_pac
 
 /** Process a frame for the control plane. @return true: the mbuf was passed on */
 static bool
-control(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from from)
+rx_control(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from from)
 {
 	if (from == ROCE_FROM_PORT &&
 		roce_sibling_give(pg, pkt, ROCE_PACKET_CONTROL) == ROCE_GIVEN_AWAY)
@@ -229,18 +229,18 @@ control(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_fro
 
 /** Process a RoCEv2 packet. @return true: the mbuf was passed on */
 static bool
-data(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from from)
+rx_data(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from from)
 {
 	struct roce_qp *qp;
 
 	if (pkt->qpn == ROCE_QPN_MULTICAST && (pkt->opcode & ~ROCE_OPERATION) == ROCE_UD) {
-		multicast(pg, pkt, from);
+		rx_multicast(pg, pkt, from);
 		return false;
 	}
 	if (!is_for_us(pg->dev, pkt))
-		return foreign(pg, pkt, ROCE_PACKET_DATA, from, ROCE_RX_OTHER);
+		return rx_foreign(pg, pkt, ROCE_PACKET_DATA, from, ROCE_RX_OTHER);
 	if (pkt->qpn == ROCE_QPN_CM)
-		return mad(pg, pkt);
+		return rx_mad(pg, pkt);
 	qp = roce_qp_lookup(pg->dev, pkt->qpn);
 	if (!qp) {
 		roce_count(pg, ROCE_RX_QPN);
@@ -348,15 +348,15 @@ roce_poll_group_rx(
 		chained |= m[i]->nb_segs > 1;
 		kind = roce_packet_parse(m[i], &pkt);
 		if (unlikely(pkt.vlan != vlan)) {
-			taken = foreign(pg, &pkt, kind, from, ROCE_RX_VLAN);
+			taken = rx_foreign(pg, &pkt, kind, from, ROCE_RX_VLAN);
 			kind = ROCE_PACKET_VLAN;
 		}
 		switch (kind) {
 		case ROCE_PACKET_DATA:
-			taken = data(pg, &pkt, from);
+			taken = rx_data(pg, &pkt, from);
 			break;
 		case ROCE_PACKET_CONTROL:
-			taken = control(pg, &pkt, from);
+			taken = rx_control(pg, &pkt, from);
 			break;
 		case ROCE_PACKET_OTHER:
 			roce_count(pg, ROCE_RX_OTHER);

@@ -9,12 +9,13 @@
 #include "mcast/group.h"
 #include "net/nd.h"
 
-#define ROBUSTNESS  2	   /* reports per change (RFC 3376, 8.1) */
-#define INTERVAL_MS 1000   /* interval between them (8.11) */
-#define OLD_MS	    260000 /* older version present: 2 x 125 s + 10 s (8.12) */
+#define ROBUSTNESS     2      /* reports per membership_report_change (RFC 3376, 8.1) */
+#define INTERVAL_MS    1000   /* interval between them (8.11) */
+#define OLD_QUERIER_MS 260000 /* Older Version Querier Present timeout: 2 x 125 s + 10 s (8.12) */
 
+/** True if a router on the link uses an older version of IGMP or MLD. */
 static bool
-speaks_old(const struct roce_control *c, bool v4)
+has_old_querier(const struct roce_control *c, bool v4)
 {
 	return c->now < (v4 ? c->memberships.old_until4 : c->memberships.old_until6);
 }
@@ -29,7 +30,7 @@ report(struct roce_control *c, const struct roce_membership *m, enum roce_group_
 	uint8_t payload[ROCE_GROUP_BYTES_MAX];
 	struct rte_ether_addr mac;
 
-	if (speaks_old(c, v4))
+	if (has_old_querier(c, v4))
 		msg.type =
 			record == ROCE_GROUP_LEAVES ? ROCE_GROUP_OLD_LEAVE : ROCE_GROUP_OLD_REPORT;
 	roce_group_encode(&msg, &ip, payload);
@@ -51,9 +52,10 @@ membership_expired(struct roce_control *c, struct roce_expiry *timer)
 		roce_expiry_start(c, timer, INTERVAL_MS / 2 + rte_rand_max(INTERVAL_MS / 2));
 }
 
-/** Report a change at once, and repeat the report. */
+/** Report a membership_report_change at once, and repeat the report. */
 static void
-change(struct roce_control *c, struct roce_membership *m, enum roce_group_record record)
+membership_report_change(
+	struct roce_control *c, struct roce_membership *m, enum roce_group_record record)
 {
 	if (m->silent)
 		return;
@@ -87,7 +89,7 @@ membership_place(struct roce_control *c)
 	return all->nb_entries < ROCE_MEMBERSHIPS_MAX ? &all->entries[all->nb_entries++] : NULL;
 }
 
-/** @param silent a group that every station is a member of */
+/** Join a group. @param silent no reports are sent, because every station is a member */
 static int
 join(struct roce_control *c, const struct roce_gid *group, bool silent)
 {
@@ -108,7 +110,7 @@ join(struct roce_control *c, const struct roce_gid *group, bool silent)
 	m->silent = silent;
 	m->refs = 1;
 	roce_filter_set(c);
-	change(c, m, ROCE_GROUP_JOINS);
+	membership_report_change(c, m, ROCE_GROUP_JOINS);
 	return 0;
 }
 
@@ -135,7 +137,7 @@ roce_membership_leave(struct roce_control *c, const struct roce_gid *group)
 		return;
 	roce_control_time(c);
 	roce_filter_set(c);
-	change(c, m, ROCE_GROUP_LEAVES);
+	membership_report_change(c, m, ROCE_GROUP_LEAVES);
 }
 
 static void
@@ -148,9 +150,9 @@ query(struct roce_control *c, const struct roce_ip *ip, const struct roce_group_
 
 	roce_control_count(c, ROCE_GROUP_QUERIES);
 	if (v4 && msg->version < 3)
-		all->old_until4 = c->now + c->hz / 1000 * OLD_MS;
+		all->old_until4 = c->now + c->hz / 1000 * OLD_QUERIER_MS;
 	if (!v4 && msg->version < 2)
-		all->old_until6 = c->now + c->hz / 1000 * OLD_MS;
+		all->old_until6 = c->now + c->hz / 1000 * OLD_QUERIER_MS;
 	for (i = 0; i < all->nb_entries; i++) {
 		struct roce_membership *m = &all->entries[i];
 

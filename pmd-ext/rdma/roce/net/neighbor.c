@@ -9,8 +9,8 @@
 #include "port/ctl_plane.h"
 #include "net/nd.h"
 
-#define ASK_MS	     250
-#define ASKS	     12 /* 3 s, as in Linux */
+#define SOLICIT_MS   250
+#define SOLICITS_MAX 12 /* 3 s, as in Linux */
 #define PROBE_MS     1000
 #define PROBES	     3
 #define REACHABLE_MS 30000
@@ -23,7 +23,7 @@
 const struct rte_ether_addr roce_broadcast = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
 
 static const char *const state_names[] = {
-	"free", "asked", "reachable", "stale", "probed", "failed"};
+	"free", "incomplete", "reachable", "stale", "probe", "failed"};
 
 static void
 neighbor_enter(struct roce_neighbor *n, enum roce_neighbor_state state)
@@ -69,7 +69,7 @@ roce_nd_send(struct roce_control *c, const struct roce_nd *nd, const struct roce
 
 /** Ask which station has an address. @param mac NULL: all stations */
 static void
-ask(struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_addr *mac)
+send_solicit(struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_addr *mac)
 {
 	const struct roce_dev *dev = c->dev;
 
@@ -138,7 +138,7 @@ neighbor_add(struct roce_control *c, const struct roce_gid *gid)
 	unsigned int i;
 
 	for (i = 0; i < ROCE_NEIGHBORS_MAX && !n; i++) {
-		struct roce_neighbor *at = &all->entries[all->hand++ % ROCE_NEIGHBORS_MAX];
+		struct roce_neighbor *at = &all->entries[all->next_replaced++ % ROCE_NEIGHBORS_MAX];
 
 		if (at->state == ROCE_NEIGHBOR_FREE)
 			n = at;
@@ -163,11 +163,11 @@ neighbor_expired(struct roce_control *c, struct roce_expiry *timer)
 	struct roce_neighbor *n = (struct roce_neighbor *)timer;
 
 	switch ((enum roce_neighbor_state)n->state) {
-	case ROCE_NEIGHBOR_ASKED:
-		if (n->asked < ASKS) {
-			n->asked++;
-			ask(c, &n->gid, NULL);
-			roce_expiry_start(c, timer, ASK_MS);
+	case ROCE_NEIGHBOR_INCOMPLETE:
+		if (n->solicits < SOLICITS_MAX) {
+			n->solicits++;
+			send_solicit(c, &n->gid, NULL);
+			roce_expiry_start(c, timer, SOLICIT_MS);
 			return;
 		}
 		roce_control_count(c, ROCE_NEIGHBORS_FAILED);
@@ -179,10 +179,10 @@ neighbor_expired(struct roce_control *c, struct roce_expiry *timer)
 		neighbor_enter(n, ROCE_NEIGHBOR_STALE);
 		roce_expiry_start(c, timer, STALE_MS);
 		return;
-	case ROCE_NEIGHBOR_PROBED:
-		if (n->asked < PROBES) {
-			n->asked++;
-			ask(c, &n->gid, &n->mac);
+	case ROCE_NEIGHBOR_PROBE:
+		if (n->solicits < PROBES) {
+			n->solicits++;
+			send_solicit(c, &n->gid, &n->mac);
 			roce_expiry_start(c, timer, PROBE_MS);
 			return;
 		}
@@ -212,13 +212,14 @@ static void
 neighbor_update(struct roce_control *c, struct roce_neighbor *n, const struct rte_ether_addr *mac,
 	bool answer)
 {
-	const bool asked = n->state == ROCE_NEIGHBOR_ASKED || n->state == ROCE_NEIGHBOR_FAILED;
+	const bool requested =
+		n->state == ROCE_NEIGHBOR_INCOMPLETE || n->state == ROCE_NEIGHBOR_FAILED;
 	const bool fresh = n->state == ROCE_NEIGHBOR_FREE;
-	const bool moved = !asked && !fresh && !rte_is_same_ether_addr(&n->mac, mac);
+	const bool moved = !requested && !fresh && !rte_is_same_ether_addr(&n->mac, mac);
 
 	n->mac = *mac;
-	n->asked = 0;
-	if (answer || asked) {
+	n->solicits = 0;
+	if (answer || requested) {
 		neighbor_enter(n, ROCE_NEIGHBOR_REACHABLE);
 		roce_expiry_start(c, &n->timer, REACHABLE_MS);
 	} else if (fresh || moved) {
@@ -228,9 +229,9 @@ neighbor_update(struct roce_control *c, struct roce_neighbor *n, const struct rt
 	if (moved)
 		roce_control_count(c, ROCE_NEIGHBORS_MOVED);
 	/* an entry that was removed may have changed its MAC address meanwhile, too */
-	if (moved || asked || fresh)
+	if (moved || requested || fresh)
 		roce_hop_moved(c, &n->gid, mac);
-	if (asked)
+	if (requested)
 		roce_conns_resolved(c);
 }
 
@@ -291,21 +292,21 @@ roce_control_resolve(struct roce_dev *dev, const struct roce_gid *dst, struct rt
 		n = neighbor_add(c, hop);
 		if (!n)
 			return -EHOSTUNREACH;
-		neighbor_enter(n, ROCE_NEIGHBOR_ASKED);
+		neighbor_enter(n, ROCE_NEIGHBOR_INCOMPLETE);
 		neighbor_expired(c, &n->timer);
 		return -EAGAIN;
 	}
 	switch ((enum roce_neighbor_state)n->state) {
 	case ROCE_NEIGHBOR_STALE:
-		neighbor_enter(n, ROCE_NEIGHBOR_PROBED);
-		n->asked = 0;
+		neighbor_enter(n, ROCE_NEIGHBOR_PROBE);
+		n->solicits = 0;
 		neighbor_expired(c, &n->timer);
 		/* fall through */
 	case ROCE_NEIGHBOR_REACHABLE:
-	case ROCE_NEIGHBOR_PROBED:
+	case ROCE_NEIGHBOR_PROBE:
 		*mac = n->mac;
 		return 0;
-	case ROCE_NEIGHBOR_ASKED:
+	case ROCE_NEIGHBOR_INCOMPLETE:
 		return -EAGAIN;
 	case ROCE_NEIGHBOR_FAILED:
 	case ROCE_NEIGHBOR_FREE:
@@ -434,7 +435,7 @@ roce_neighbor_nd(struct roce_control *c, const struct roce_ip *ip, const uint8_t
 	 * address */
 	if (n &&
 		(nd.type == ROCE_ND_SOLICIT || nd.flags & ROCE_ND_OVERRIDE ||
-			n->state == ROCE_NEIGHBOR_ASKED ||
+			n->state == ROCE_NEIGHBOR_INCOMPLETE ||
 			rte_is_same_ether_addr(&n->mac, &nd.mac)))
 		neighbor_update(
 			c, n, &nd.mac, nd.type == ROCE_ND_ADVERT && nd.flags & ROCE_ND_SOLICITED);

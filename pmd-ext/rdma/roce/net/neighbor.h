@@ -24,26 +24,26 @@ struct roce_nd;
 
 enum roce_neighbor_state {
 	ROCE_NEIGHBOR_FREE,
-	ROCE_NEIGHBOR_ASKED,	 /**< request sent, no address yet */
-	ROCE_NEIGHBOR_REACHABLE, /**< confirmed recently */
-	ROCE_NEIGHBOR_STALE,	 /**< usable; probed when used */
-	ROCE_NEIGHBOR_PROBED,	 /**< usable; confirmation requested */
-	ROCE_NEIGHBOR_FAILED,	 /**< no reply; not requested again for a while */
+	ROCE_NEIGHBOR_INCOMPLETE, /**< request sent, no address yet */
+	ROCE_NEIGHBOR_REACHABLE,  /**< confirmed recently */
+	ROCE_NEIGHBOR_STALE,	  /**< usable; probed when used */
+	ROCE_NEIGHBOR_PROBE,	  /**< usable; confirmation requested */
+	ROCE_NEIGHBOR_FAILED,	  /**< no reply; not requested again for a while */
 };
 
 struct roce_neighbor {
 	struct roce_expiry timer;
 	struct roce_gid gid;
 	struct rte_ether_addr mac;
-	uint8_t state; /**< enum roce_neighbor_state */
-	uint8_t asked; /**< number of requests sent */
+	uint8_t state;	  /**< enum roce_neighbor_state */
+	uint8_t solicits; /**< requests sent in this state */
 };
 
 struct roce_neighbors {
 	struct rte_hash *hash; /**< GID -> struct roce_neighbor */
 	struct roce_neighbor *entries;
-	uint32_t nb_entries; /**< entries that are not free */
-	uint32_t hand;	     /**< where the search for a replaceable entry continues */
+	uint32_t nb_entries;	/**< entries that are not free */
+	uint32_t next_replaced; /**< index where the search for a replaceable entry continues */
 	struct roce_expiry announce;
 	uint8_t announced; /**< completed steps of probing and announcing since the link came up */
 	uint64_t conflict; /**< TSC: no report or defence before this time */

@@ -7,7 +7,7 @@
 
 /** Return true if `hop` is the next hop to an address. */
 static bool
-leads_to(const struct roce_control *c, const struct roce_gid *hop, const struct roce_gid *dst)
+is_via_hop(const struct roce_control *c, const struct roce_gid *hop, const struct roce_gid *dst)
 {
 	const struct roce_gid *to =
 		roce_gid_is_multicast(dst) ? NULL : roce_neighbor_next_hop(c->dev, dst);
@@ -15,9 +15,9 @@ leads_to(const struct roce_control *c, const struct roce_gid *hop, const struct 
 	return to && roce_gid_equal(to, hop);
 }
 
-/** The queue pair of a slot. @return NULL: none, or its peer is not behind that hop */
+/** The queue pair of a slot. @return NULL: none, or the hop is not its next hop */
 static struct roce_qp *
-qp_over(const struct roce_control *c, uint32_t slot, const struct roce_gid *hop)
+qp_via_hop(const struct roce_control *c, uint32_t slot, const struct roce_gid *hop)
 {
 	struct roce_qp *qp = atomic_load_explicit(&c->dev->qps[slot], memory_order_relaxed);
 
@@ -27,7 +27,7 @@ qp_over(const struct roce_control *c, uint32_t slot, const struct roce_gid *hop)
 	switch (roce_state(qp)) {
 	case RDMA_QP_RTR:
 	case RDMA_QP_RTS:
-		return leads_to(c, hop, &qp->path.dst) ? qp : NULL;
+		return is_via_hop(c, hop, &qp->path.dst) ? qp : NULL;
 	default:
 		return NULL;
 	}
@@ -40,10 +40,10 @@ roce_hop_used(const struct roce_control *c, const struct roce_gid *hop)
 	uint32_t i;
 
 	for (i = 0; i <= c->dev->qp_mask; i++)
-		if (qp_over(c, i, hop))
+		if (qp_via_hop(c, i, hop))
 			return true;
 	TAILQ_FOREACH(ah, &c->ahs, next)
-		if (leads_to(c, hop, &roce_ah_path(ah)->dst))
+		if (is_via_hop(c, hop, &roce_ah_path(ah)->dst))
 			return true;
 	return false;
 }
@@ -51,7 +51,7 @@ roce_hop_used(const struct roce_control *c, const struct roce_gid *hop)
 /** Poll groups may be reading a handle's path. A handle has two paths: write the unused one, then
  * switch. */
 static void
-ahs_moved(struct roce_control *c, const struct roce_gid *hop, const struct rte_ether_addr *mac)
+ahs_update_mac(struct roce_control *c, const struct roce_gid *hop, const struct rte_ether_addr *mac)
 {
 	struct roce_path *old, *new;
 	bool quiet = false;
@@ -59,10 +59,10 @@ ahs_moved(struct roce_control *c, const struct roce_gid *hop, const struct rte_e
 
 	TAILQ_FOREACH(ah, &c->ahs, next) {
 		old = &ah->paths[ah->current];
-		if (!leads_to(c, hop, &old->dst) || rte_is_same_ether_addr(roce_path_mac(old), mac))
+		if (!is_via_hop(c, hop, &old->dst) ||
+			rte_is_same_ether_addr(roce_path_mac(old), mac))
 			continue;
-		/* a poll group may still be reading the path that was replaced by the previous
-		 * change */
+		/* a poll group may still be reading the path that the previous change replaced */
 		if (!quiet)
 			roce_dev_quiesce(c->dev);
 		quiet = true;
@@ -82,13 +82,13 @@ roce_hop_moved(struct roce_control *c, const struct roce_gid *hop, const struct 
 
 	TAILQ_FOREACH(conn, &c->conns.all, next)
 		if (conn->state >= ROCE_CONN_REQ_SENT && conn->state <= ROCE_CONN_DREQ_SENT &&
-			leads_to(c, hop, &conn->peer))
+			is_via_hop(c, hop, &conn->peer))
 			conn->mac = *mac;
 	for (i = 0; i <= c->dev->qp_mask; i++) {
 		struct roce_qp_modify modify;
 		struct roce_path path;
 
-		qp = qp_over(c, i, hop);
+		qp = qp_via_hop(c, i, hop);
 		if (!qp)
 			continue;
 		path = qp->path;
@@ -98,5 +98,5 @@ roce_hop_moved(struct roce_control *c, const struct roce_gid *hop, const struct 
 		modify = (struct roce_qp_modify){.state = roce_state(qp), .path = &path};
 		roce_qp_modify(&qp->base, &modify);
 	}
-	ahs_moved(c, hop, mac);
+	ahs_update_mac(c, hop, mac);
 }

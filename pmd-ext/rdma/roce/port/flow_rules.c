@@ -20,14 +20,14 @@ struct pattern {
 };
 
 static void
-look_for(struct pattern *p, enum rte_flow_item_type type, const void *spec, const void *mask)
+pattern_add(struct pattern *p, enum rte_flow_item_type type, const void *spec, const void *mask)
 {
 	p->item[p->nb++] = (struct rte_flow_item){.type = type, .spec = spec, .mask = mask};
 }
 
 /** Match Ethernet, and the tag of the device's VLAN. */
 static void
-begin(struct pattern *p, const struct roce_dev *dev, uint16_t ether_type)
+pattern_begin(struct pattern *p, const struct roce_dev *dev, uint16_t ether_type)
 {
 	*p = (struct pattern){0};
 	if (dev->vlan_tci) {
@@ -35,18 +35,18 @@ begin(struct pattern *p, const struct roce_dev *dev, uint16_t ether_type)
 		p->vlan_mask.hdr.vlan_tci = RTE_BE16(ROCE_VLAN_ID);
 		p->vlan.hdr.eth_proto = rte_cpu_to_be_16(ether_type);
 		p->vlan_mask.hdr.eth_proto = RTE_BE16(0xffff);
-		look_for(p, RTE_FLOW_ITEM_TYPE_ETH, NULL, NULL);
-		look_for(p, RTE_FLOW_ITEM_TYPE_VLAN, &p->vlan, &p->vlan_mask);
+		pattern_add(p, RTE_FLOW_ITEM_TYPE_ETH, NULL, NULL);
+		pattern_add(p, RTE_FLOW_ITEM_TYPE_VLAN, &p->vlan, &p->vlan_mask);
 	} else {
 		p->eth.hdr.ether_type = rte_cpu_to_be_16(ether_type);
 		p->eth_mask.hdr.ether_type = RTE_BE16(0xffff);
-		look_for(p, RTE_FLOW_ITEM_TYPE_ETH, &p->eth, &p->eth_mask);
+		pattern_add(p, RTE_FLOW_ITEM_TYPE_ETH, &p->eth, &p->eth_mask);
 	}
 }
 
 /** Create a rule. @return 0; the port's error */
 static int
-bring(struct roce_dev *dev, const struct pattern *p, const struct rte_flow_action *what)
+rule_create(struct roce_dev *dev, const struct pattern *p, const struct rte_flow_action *what)
 {
 	const struct rte_flow_action actions[] = {*what, {.type = RTE_FLOW_ACTION_TYPE_END}};
 	const struct rte_flow_attr attr = {.ingress = 1};
@@ -66,13 +66,13 @@ bring(struct roce_dev *dev, const struct pattern *p, const struct rte_flow_actio
 
 /** Steer to the device's first queue. */
 static int
-bring_first(struct roce_dev *dev, struct pattern *p)
+steer_to_first_queue(struct roce_dev *dev, struct pattern *p)
 {
 	const struct rte_flow_action_queue queue = {.index = dev->queue};
 	const struct rte_flow_action to = {.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &queue};
 
-	look_for(p, RTE_FLOW_ITEM_TYPE_END, NULL, NULL);
-	return bring(dev, p, &to);
+	pattern_add(p, RTE_FLOW_ITEM_TYPE_END, NULL, NULL);
+	return rule_create(dev, p, &to);
 }
 
 /**
@@ -80,7 +80,7 @@ bring_first(struct roce_dev *dev, struct pattern *p)
  * forwards.
  */
 static int
-bring_roce(struct roce_dev *dev, struct pattern *p, uint64_t rss_type)
+steer_roce(struct roce_dev *dev, struct pattern *p, uint64_t rss_type)
 {
 	const struct rte_flow_item_udp udp = {.hdr.dst_port = RTE_BE16(ROCE_UDP_PORT)},
 				       mask = {.hdr.dst_port = RTE_BE16(0xffff)};
@@ -89,12 +89,12 @@ bring_roce(struct roce_dev *dev, struct pattern *p, uint64_t rss_type)
 		.types = rss_type, .queue_num = dev->nb_poll_groups, .queue = queues};
 	const struct rte_flow_action to = {.type = RTE_FLOW_ACTION_TYPE_RSS, .conf = &rss};
 
-	look_for(p, RTE_FLOW_ITEM_TYPE_UDP, &udp, &mask);
+	pattern_add(p, RTE_FLOW_ITEM_TYPE_UDP, &udp, &mask);
 	for (i = 0; i < dev->nb_poll_groups; i++)
 		queues[i] = dev->queue + i;
-	if (dev->nb_poll_groups > 1 && !dev->handover && bring(dev, p, &to) == 0)
+	if (dev->nb_poll_groups > 1 && !dev->handover && rule_create(dev, p, &to) == 0)
 		return 0;
-	return bring_first(dev, p);
+	return steer_to_first_queue(dev, p);
 }
 
 static int
@@ -107,20 +107,20 @@ steer_v4(struct roce_dev *dev)
 	struct pattern p;
 	int ret;
 
-	begin(&p, dev, RTE_ETHER_TYPE_IPV4);
-	look_for(&p, RTE_FLOW_ITEM_TYPE_IPV4, &ip, &mask);
-	ret = bring_roce(dev, &p, RTE_ETH_RSS_NONFRAG_IPV4_UDP);
+	pattern_begin(&p, dev, RTE_ETHER_TYPE_IPV4);
+	pattern_add(&p, RTE_FLOW_ITEM_TYPE_IPV4, &ip, &mask);
+	ret = steer_roce(dev, &p, RTE_ETH_RSS_NONFRAG_IPV4_UDP);
 	if (ret < 0)
 		return ret;
 	ip.hdr.next_proto_id = IPPROTO_ICMP;
 	mask.hdr.next_proto_id = UINT8_MAX;
-	begin(&p, dev, RTE_ETHER_TYPE_IPV4);
-	look_for(&p, RTE_FLOW_ITEM_TYPE_IPV4, &ip, &mask);
-	bring_first(dev, &p);
+	pattern_begin(&p, dev, RTE_ETHER_TYPE_IPV4);
+	pattern_add(&p, RTE_FLOW_ITEM_TYPE_IPV4, &ip, &mask);
+	steer_to_first_queue(dev, &p);
 	/* requests and replies both contain the target address */
-	begin(&p, dev, RTE_ETHER_TYPE_ARP);
-	look_for(&p, RTE_FLOW_ITEM_TYPE_ARP_ETH_IPV4, &arp, &arp_mask);
-	bring_first(dev, &p);
+	pattern_begin(&p, dev, RTE_ETHER_TYPE_ARP);
+	pattern_add(&p, RTE_FLOW_ITEM_TYPE_ARP_ETH_IPV4, &arp, &arp_mask);
+	steer_to_first_queue(dev, &p);
 	return 0;
 }
 
@@ -135,18 +135,18 @@ steer_v6(struct roce_dev *dev)
 
 	memcpy(&ip.hdr.dst_addr, &dev->ip6, sizeof(dev->ip6));
 	memset(&mask.hdr.dst_addr, 0xff, sizeof(dev->ip6));
-	begin(&p, dev, RTE_ETHER_TYPE_IPV6);
-	look_for(&p, RTE_FLOW_ITEM_TYPE_IPV6, &ip, &mask);
-	ret = bring_roce(dev, &p, RTE_ETH_RSS_NONFRAG_IPV6_UDP);
+	pattern_begin(&p, dev, RTE_ETHER_TYPE_IPV6);
+	pattern_add(&p, RTE_FLOW_ITEM_TYPE_IPV6, &ip, &mask);
+	ret = steer_roce(dev, &p, RTE_ETH_RSS_NONFRAG_IPV6_UDP);
 	if (ret < 0)
 		return ret;
 	ip.hdr.proto = IPPROTO_ICMPV6;
 	mask.hdr.proto = UINT8_MAX;
 	for (i = 0; i < RTE_DIM(to); i++) {
 		memcpy(&ip.hdr.dst_addr, &to[i], sizeof(to[i]));
-		begin(&p, dev, RTE_ETHER_TYPE_IPV6);
-		look_for(&p, RTE_FLOW_ITEM_TYPE_IPV6, &ip, &mask);
-		bring_first(dev, &p);
+		pattern_begin(&p, dev, RTE_ETHER_TYPE_IPV6);
+		pattern_add(&p, RTE_FLOW_ITEM_TYPE_IPV6, &ip, &mask);
+		steer_to_first_queue(dev, &p);
 	}
 	return 0;
 }

@@ -33,8 +33,9 @@
 static TAILQ_HEAD(, roce_dev) devices = TAILQ_HEAD_INITIALIZER(devices);
 static rte_spinlock_t devices_lock = RTE_SPINLOCK_INITIALIZER;
 
+/** Callback of ethdev: a port is being removed, or was removed. */
 static int
-port_ends(uint16_t port, enum rte_eth_event_type type, void *arg, void *ret)
+port_event(uint16_t port, enum rte_eth_event_type type, void *arg, void *ret)
 {
 	struct roce_dev *dev;
 
@@ -50,17 +51,17 @@ port_ends(uint16_t port, enum rte_eth_event_type type, void *arg, void *ret)
 
 /** Register for all ports, permanently: a callback cannot be unregistered from a removed port. */
 static int
-listen_to_ports(void)
+register_port_events(void)
 {
 	static bool done;
 	int ret = 0;
 
 	if (!done)
 		ret = rte_eth_dev_callback_register(
-			RTE_ETH_ALL, RTE_ETH_EVENT_INTR_RMV, port_ends, NULL);
+			RTE_ETH_ALL, RTE_ETH_EVENT_INTR_RMV, port_event, NULL);
 	if (!done && ret == 0)
 		ret = rte_eth_dev_callback_register(
-			RTE_ETH_ALL, RTE_ETH_EVENT_DESTROY, port_ends, NULL);
+			RTE_ETH_ALL, RTE_ETH_EVENT_DESTROY, port_event, NULL);
 	done = ret == 0;
 	return ret;
 }
@@ -259,7 +260,7 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 
 /** Return true if the port, or a queue of the device, assumes that all mbufs are from one pool. */
 static bool
-frees_fast(const struct roce_dev *dev)
+has_fast_free(const struct roce_dev *dev)
 {
 	uint64_t offloads = rte_eth_devices[dev->port].data->dev_conf.txmode.offloads;
 	struct rte_eth_txq_info info;
@@ -273,7 +274,7 @@ frees_fast(const struct roce_dev *dev)
 
 /** Return true if the port can be made to free transmitted mbufs. See roce_poll_group_reclaim(). */
 static bool
-lets_go(const struct roce_dev *dev, const struct rte_eth_dev_info *info)
+can_reclaim(const struct roce_dev *dev, const struct rte_eth_dev_info *info)
 {
 	return rte_eth_tx_done_cleanup(dev->port, dev->queue, 0) != -ENOTSUP ||
 		strncmp(info->driver_name, "mlx5", 4) == 0;
@@ -289,7 +290,7 @@ roce_port_open(struct roce_dev *dev)
 
 	ret = rte_eth_dev_info_get(dev->port, &info);
 	if (ret == 0)
-		ret = listen_to_ports();
+		ret = register_port_events();
 	if (ret < 0)
 		return ret;
 	ret = port_share(dev);
@@ -311,7 +312,7 @@ roce_port_open(struct roce_dev *dev)
 			dev->queue + dev->nb_poll_groups);
 		ret = -EINVAL;
 	}
-	if (ret == 0 && frees_fast(dev)) {
+	if (ret == 0 && has_fast_free(dev)) {
 		RDMA_LOG(ERR,
 			"port %u: MBUF_FAST_FREE requires mbufs of one pool; configure the "
 			"port without it",
@@ -361,7 +362,7 @@ roce_port_open(struct roce_dev *dev)
 			"port %u: payload is copied because IOVA are physical addresses; start "
 			"with --iova-mode=va if there is an IOMMU",
 			dev->port);
-	} else if (!is_virtual(dev->port) && !lets_go(dev, &info)) {
+	} else if (!is_virtual(dev->port) && !can_reclaim(dev, &info)) {
 		dev->copy = true;
 		RDMA_LOG(NOTICE,
 			"port %u: driver %s frees sent mbufs only when it sends others: payload "

@@ -8,9 +8,9 @@
 #include "port/port_sharing.h"
 
 enum addressee {
-	NOBODY, /* a type that no device handles */
-	ONE,
-	ALL,
+	NO_DEVICE, /* a type that no device handles */
+	ONE_DEVICE,
+	ALL_DEVICES,
 };
 
 /**
@@ -28,7 +28,7 @@ addressee(const struct roce_packet *pkt, struct roce_gid *dst)
 		 * conflicts and changed MAC addresses concern all devices, not only the one with
 		 * the target address
 		 */
-		return ALL;
+		return ALL_DEVICES;
 	case RTE_ETHER_TYPE_IPV4:
 		memcpy(&addr, pkt->l3 + offsetof(struct rte_ipv4_hdr, dst_addr), sizeof(addr));
 		*dst = roce_gid_v4(addr);
@@ -37,9 +37,9 @@ addressee(const struct roce_packet *pkt, struct roce_gid *dst)
 		memcpy(dst, pkt->l3 + offsetof(struct rte_ipv6_hdr, dst_addr), sizeof(*dst));
 		break;
 	default:
-		return NOBODY;
+		return NO_DEVICE;
 	}
-	return roce_gid_is_multicast(dst) ? ALL : ONE;
+	return roce_gid_is_multicast(dst) ? ALL_DEVICES : ONE_DEVICE;
 }
 
 static bool
@@ -53,9 +53,14 @@ has_groups(const struct roce_dev *dev)
 	return false;
 }
 
-/** @param m NULL: allocation failed @return false: counted; the caller still owns the mbuf */
+/**
+ * Pass a frame to another device on the port.
+ *
+ * @param m NULL: the allocation of a copy has failed
+ * @return false: not passed on, and counted; the caller still owns the mbuf
+ */
 static bool
-give(struct roce_poll_group *pg, struct roce_dev *to, struct rte_mbuf *m)
+pass_on(struct roce_poll_group *pg, struct roce_dev *to, struct rte_mbuf *m)
 {
 	if (unlikely(!m)) {
 		roce_count(pg, ROCE_RX_NOMBUF);
@@ -75,7 +80,7 @@ roce_sibling_give(
 {
 	struct roce_dev *const own = pg->dev, *to;
 	const struct roce_gid *gid;
-	enum addressee who = NOBODY;
+	enum addressee who = NO_DEVICE;
 	struct rte_mbuf *copy;
 	struct roce_gid dst;
 	unsigned int i, n = 0;
@@ -86,22 +91,22 @@ roce_sibling_give(
 			break;
 		if (to == own || (to->vlan_tci & ROCE_VLAN_ID) != pkt->vlan)
 			continue;
-		if (who == NOBODY)
+		if (who == NO_DEVICE)
 			who = addressee(pkt, &dst);
-		if (who == NOBODY)
+		if (who == NO_DEVICE)
 			break;
-		if (who == ONE) {
+		if (who == ONE_DEVICE) {
 			gid = roce_dev_source(to, &dst);
 			if (!gid || !roce_gid_equal(gid, &dst))
 				continue;
-			if (!give(pg, to, pkt->m))
+			if (!pass_on(pg, to, pkt->m))
 				rte_pktmbuf_free(pkt->m);
 			return ROCE_GIVEN_AWAY;
 		}
 		if (kind == ROCE_PACKET_DATA && !has_groups(to))
 			continue;
 		copy = rte_pktmbuf_copy(pkt->m, own->pool, 0, UINT32_MAX);
-		if (!give(pg, to, copy))
+		if (!pass_on(pg, to, copy))
 			rte_pktmbuf_free(copy);
 		n++;
 	}
