@@ -29,8 +29,8 @@
 #define RECONNECT_MS	50 /* delay after a failed connection */
 #define CARD_TIMEOUT_MS 5000
 #define REFUSALS_MAX	3   /* the receiver fails after this number of rejected proofs */
-#define OVERDUE_US	200 /* an idle receiver repeats the READ of missing packets after this time */
-#define TAIL_RETRY_US	500 /* an idle receiver repeats the WRITE of its tail after this time */
+#define OVERDUE_US	200 /* an idle receiver repeats READs of missing packets after this time */
+#define TAIL_RETRY_US	500 /* an idle receiver repeats a WRITE of its tail after this time */
 #define SLOT_RETRY_US	20  /* a READ of a slot that was not written is repeated after this time */
 #define REJ_CONSUMER	28  /* REJ reason "consumer reject" (IBTA 12.6.7.2) */
 #define QUIET_SHIFT	6   /* the head of an idle stream is READ at least every quiet_us x 2^6 */
@@ -476,7 +476,10 @@ rdma_stream_receiver_control(struct rdma_stream_receiver *r)
 	} else if ((phase == PHASE_PROVE || phase == PHASE_CARD) && now > r->deadline) {
 		phase_set(r, PHASE_CLOSE);
 	} else if (phase == PHASE_CLOSE || phase == PHASE_FAILED) {
-		/* with policy `wait`, the sender must not wait for a member that has rejected its card */
+		/*
+		 * with policy `wait`, the sender must not wait for a member that has rejected its
+		 * card
+		 */
 		receiver_close_conns(r);
 	}
 	if (phase_of(r) != PHASE_RUN)
@@ -505,8 +508,8 @@ buffer_free(struct rdma_stream_receiver *r, uint32_t buffer)
 }
 
 /*
- * Allocate a buffer for a READ. While the application holds all repair buffers, take a receive buffer:
- * otherwise the missing packet that blocks delivery might never be READ.
+ * Allocate a buffer for a READ. While the application holds all repair buffers, take a receive
+ * buffer: otherwise the missing packet that blocks delivery might never be READ.
  */
 static uint32_t
 buffer_take(struct rdma_stream_receiver *r)
@@ -723,10 +726,10 @@ read_slots(struct rdma_stream_receiver *r)
 }
 
 /*
- * Repeat the READ of the packets that block delivery, over another connection. While no other packet
- * arrives, a response is not queued behind others: the request or the response is lost. The local ACK
- * timer of the connection expires later, because its round-trip time was measured under load. The
- * first of the two responses is used.
+ * Repeat the READ of the packets that block delivery, over another connection. While no other
+ * packet arrives, a response is not queued behind others: the request or the response is lost. The
+ * local ACK timer of the connection expires later, because its round-trip time was measured under
+ * load. The first of the two responses is used.
  */
 static void
 read_overdue(struct rdma_stream_receiver *r)

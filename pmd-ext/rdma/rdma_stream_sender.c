@@ -28,8 +28,8 @@
 #define RESENDS	     256 /* maximum ranges waiting to be sent again */
 #define HANDSHAKE_MS 5000
 /*
- * While a member misses packets, at most 1/FLIGHT_PART of the ring is in flight. Members report their
- * progress every sixteenth of the ring.
+ * While a member misses packets, at most 1/FLIGHT_PART of the ring is in flight. Members report
+ * their progress every sixteenth of the ring.
  */
 #define FLIGHT_PART 4
 
@@ -857,8 +857,8 @@ rdma_stream_sender_poll(struct rdma_stream_sender *s)
 }
 
 /*
- * Return true if the next slot is free: its packet is transmitted, and with policy `wait` received by
- * all members. During repair only 1/FLIGHT_PART of the slots is used.
+ * Return true if the next slot is free: its packet is transmitted, and with policy `wait` received
+ * by all members. During repair only 1/FLIGHT_PART of the slots is used.
  */
 static bool
 slot_free(const struct rdma_stream_sender *s)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rewrites the numbers of RoCEv2 messages that change from loop to loop: the PSN, the frame number in trailer
- * and leader, the address of an RDMA WRITE, the immediate of an event, and the ICRC over them.
+ * Rewrites the numbers of RoCEv2 messages that change from loop to loop: the PSN, the frame number
+ * in trailer and leader, the address of an RDMA WRITE, the immediate of an event, and the ICRC over
+ * them.
  *
  * A CRC is linear: the change of the ICRC is the sum of the changes of all words. That of a word
  * depends on the word's change and on its distance from the end, and not on the bytes that stay. A
@@ -32,8 +33,8 @@
 #define IMMEDIATE_FRAME 0xFFFFFFu /* bits of the immediate data that hold the frame number */
 
 /*
- * Changes of the CRC by a change of four bytes at one distance from the end of the packet. Each of the
- * four bytes has a table, indexed by the change.
+ * Changes of the CRC by a change of four bytes at one distance from the end of the packet. Each of
+ * the four bytes has a table, indexed by the change.
  */
 struct crc_table {
 	uint32_t bytes; /* distance from the first of the four bytes to the ICRC */
@@ -266,7 +267,9 @@ find_tables(struct replay_roce *roce, const struct layout *l, struct field *f, u
 	return 0;
 }
 
-/* Set the tables of a layout, and add it to the list unless it is there. @return its index; -E2BIG */
+/*
+ * Set the tables of a layout, and add it to the list unless it is there. @return its index; -E2BIG
+ */
 static int
 find_layout(struct replay_roce *roce, struct layout *l)
 {
@@ -313,7 +316,9 @@ struct loader {
 	uint32_t damaged;   /* RoCE packets that are not renumbered */
 	uint32_t addresses; /* RDMA WRITEs */
 	struct queue_pair qps[QPS_MAX];
-	/* the current packet; its headers are copied, because those in the arena may be unaligned */
+	/*
+	 * the current packet; its headers are copied, because those in the arena may be unaligned
+	 */
 	struct rte_mbuf m[2];
 	uint8_t headers[ROCE_HEADER_MAX] __rte_aligned(16);
 };
@@ -337,7 +342,10 @@ find_qp(struct loader *l, const struct roce_packet *pkt)
 	return qp;
 }
 
-/* Count the PSNs that are used up to this one. If the PSN goes far back, the detector has restarted. */
+/*
+ * Count the PSNs that are used up to this one. If the PSN goes far back, the detector has
+ * restarted.
+ */
 static void
 count_psn(struct queue_pair *qp, uint32_t psn)
 {

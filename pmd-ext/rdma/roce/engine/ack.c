@@ -153,7 +153,10 @@ nak_sequence(struct roce_qp *qp, uint32_t psn)
 	struct roce_requester *r = &qp->req;
 
 	roce_count(qp->poll_group, ROCE_RX_NAK_SEQUENCE);
-	/* The NAK was caused by packets after the one that got the RNR NAK: the RNR timer is running. */
+	/*
+	 * The NAK was caused by packets after the one that got the RNR NAK: the RNR timer is
+	 * running.
+	 */
 	if (r->wait == ROCE_WAIT_RNR && psn == r->una_psn)
 		return;
 	/* READs before it are executed; their responses may still arrive */

@@ -205,7 +205,9 @@ roce_control_tx(struct roce_dev *dev, uint16_t pg, struct rte_mbuf *m)
 
 /* ---- progress -------------------- */
 
-/** The port has accepted no packet: drop all after ROCE_TX_STALL_MS. @return packets left to send */
+/**
+ * The port has accepted no packet: drop all after ROCE_TX_STALL_MS. @return packets left to send
+ */
 static unsigned int
 tx_stall(struct roce_poll_group *pg, unsigned int n)
 {
