@@ -24,6 +24,8 @@
 #include "egress/adopt_spilled.h"
 #include "egress/damaged_batches.h"
 #include "egress/egress.h"
+#include "egress/file_thread.h"
+#include "egress/key_file.h"
 #include "egress/kept_ledger.h"
 #include "egress/overload.h"
 #include "egress/room.h"
@@ -89,7 +91,8 @@ struct egress_run {
 struct egress {
 	struct egress_settings settings;
 	uint64_t receiver_id;
-	struct xfer_key key;
+	struct file_thread files;
+	struct key_file key;
 	struct rdma_dev *dev;
 	struct rdma_dev_info info;
 	struct rdma_pd *pd;
@@ -314,8 +317,8 @@ egress_open_clients(struct egress *e, unsigned int index)
 		.run = index,
 		.receiver_id = e->receiver_id,
 		.identity = e->settings.identity,
-		.key = &e->key,
-		.key_path = e->settings.key,
+		.key = &e->key.key,
+		.key_file = &e->key,
 		.role = XFER_ROLE_RECEIVER,
 		.commit_ms = EGRESS_COMMIT_MS,
 		.failover_ms = e->settings.failover_ms,
@@ -1684,8 +1687,14 @@ open_device(struct egress *e)
 int
 egress_start(struct egress *e, const cpu_set_t *cpus)
 {
-	const int ret = e->spill != NULL ? spill_start(e->spill, cpus) : 0;
+	int ret;
 
+	ret = file_thread_start(&e->files, cpus);
+	if (ret < 0) {
+		LOG(ERR, "cannot start the file thread: %s\n", strerror(-ret));
+		return ret;
+	}
+	ret = e->spill != NULL ? spill_start(e->spill, cpus) : 0;
 	if (ret < 0)
 		LOG(ERR, "cannot start the spill thread: %s\n", strerror(-ret));
 	return ret;
@@ -1708,7 +1717,7 @@ egress_create(struct egress **egress, const struct egress_settings *settings, ui
 	if (ret < 0) {
 		LOG(ERR, "[egress] stores: %s\n", message);
 	} else {
-		ret = xfer_key_read(&e->key, settings->key, message);
+		ret = key_file_open(&e->key, &e->files, e->settings.key, message);
 		if (ret < 0)
 			LOG(ERR, "%s\n", message);
 	}
@@ -1767,6 +1776,7 @@ egress_destroy(struct egress *e)
 		if (e->dev != NULL)
 			(void)egress_iterate(e);
 	} while (left > 0 && xfer_qp_clock() < until);
+	file_thread_stop(&e->files);
 	/* the last one of a run; without it, the next start takes this receiver for a killed one */
 	if (kept_ledger_is_new(&e->kept))
 		kept_ledger_save(&e->kept);
@@ -1786,7 +1796,7 @@ egress_destroy(struct egress *e)
 	/* it reads the journal */
 	spill_destroy(e->spill);
 	journal_close(e->journal);
-	xfer_key_forget(&e->key);
+	key_file_close(&e->key);
 	rte_ring_free(e->filled);
 	free(e->counted);
 	free(e);

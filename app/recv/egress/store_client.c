@@ -93,10 +93,10 @@ struct store_client {
 	uint32_t writes; /* WRITE requests in flight, for bodies and for descriptors */
 	/* ms: the last result, or the last time that no batch waited for one */
 	uint64_t progress_at;
-	uint64_t bad_since;  /* ms: since when the store is not in a good state; 0: it is */
-	bool stuck;	     /* missing results were logged */
-	bool slow;	     /* the store syncs more slowly than expected, which was logged */
-	bool key_unreadable; /* the key file cannot be read, which was logged */
+	uint64_t bad_since; /* ms: since when the store is not in a good state; 0: it is */
+	bool stuck;	    /* missing results were logged */
+	bool slow;	    /* the store syncs more slowly than expected, which was logged */
+	uint64_t reading;   /* of the key, for the next connection; 0: not asked for */
 	enum xfer_reason refused_for; /* the last reason to close a connection */
 	uint32_t refusals;	      /* ... in a row, since the last connection */
 	bool forbidden;	  /* the store refuses this receiver permanently, which was logged */
@@ -934,8 +934,9 @@ refuse(struct store_client *s, enum xfer_reason reason)
 		CLIENT_LOG(ERR, s,
 			"it does not know identity %s, or has another key for it; check [egress] "
 			"identity and key%s%s, and [receiver %s] of the store's keyring",
-			s->config.identity, s->config.key_path != NULL ? " = " : "",
-			s->config.key_path != NULL ? s->config.key_path : "", s->config.identity);
+			s->config.identity, s->config.key_file != NULL ? " = " : "",
+			s->config.key_file != NULL ? s->config.key_file->path : "",
+			s->config.identity);
 	s->stats.malformed += reason == XFER_REASON_MALFORMED || reason == XFER_REASON_ORDER;
 	s->stats.late += reason == XFER_REASON_LATE;
 	if (m != NULL && s->state > STORE_CLIENT_CONNECTING) {
@@ -1006,23 +1007,20 @@ on_done(void *arg, uint64_t writes)
 static const struct xfer_qp_ops link_ops = {
 	.message = on_message, .forged = on_forged, .done = on_done};
 
-/* Read the key again, because it may change without a restart. */
-static void
-renew_key(struct store_client *s)
+/* Have the key read again for the next connection. @return false: that has not ended yet */
+static bool
+has_key(struct store_client *s, uint64_t now)
 {
-	char message[PATH_MAX];
-	struct xfer_key key;
+	struct key_file *file = s->config.key_file;
 
-	if (s->config.key_path == NULL)
-		return;
-	if (xfer_key_read(&key, s->config.key_path, message) == 0) {
-		*s->config.key = key;
-		xfer_key_forget(&key);
-		s->key_unreadable = false;
-	} else if (!s->key_unreadable) {
-		CLIENT_LOG(ERR, s, "%s; keeping the key read before", message);
-		s->key_unreadable = true;
-	}
+	if (file == NULL)
+		return true;
+	if (s->reading == 0)
+		s->reading = key_file_ask(file);
+	if (!key_file_is_ready(file, s->reading, now))
+		return false;
+	s->reading = 0;
+	return true;
 }
 
 static void
@@ -1069,7 +1067,6 @@ begin_connection(struct store_client *s)
 		return;
 	}
 	s->link_is_open = true;
-	renew_key(s);
 	if (xfer_auth_call(&s->handshake, s->config.key, &offer, deadline) != XFER_REASON_NONE) {
 		CLIENT_LOG(ERR, s, "handshake failed: %s", xfer_reason_name(s->handshake.reason));
 		go_down(s, xfer_reason_name(s->handshake.reason));
@@ -1511,7 +1508,7 @@ store_client_poll(struct store_client *s)
 	}
 	switch (s->state) {
 	case STORE_CLIENT_DOWN:
-		if (!s->closing && now >= s->backoff.retry_at)
+		if (!s->closing && now >= s->backoff.retry_at && has_key(s, now))
 			begin_connection(s);
 		break;
 	case STORE_CLIENT_AUTHENTICATING:

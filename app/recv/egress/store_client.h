@@ -14,8 +14,8 @@
 #define STORE_CLIENT_H
 
 #include "rdma/rdma.h"
+#include "egress/key_file.h"
 #include "journal/journal.h"
-#include "xfer/auth_key.h"
 #include "xfer/mr.h"
 #include "egress/store_set.h"
 
@@ -65,9 +65,10 @@ struct store_client_config {
 	uint16_t max_sge;
 	unsigned int run; /**< index in the journal */
 	uint64_t receiver_id;
-	const char *identity; /**< this receiver's name in the store's keyring */
-	struct xfer_key *key; /**< key of that name */
-	const char *key_path; /**< read again for each connection; NULL: the key does not change */
+	const char *identity;	    /**< this receiver's name in the store's keyring */
+	const struct xfer_key *key; /**< key of that name */
+	/** its file, which is read again for each connection; NULL: the key does not change */
+	struct key_file *key_file;
 	enum xfer_role role;
 	uint32_t commit_ms; /**< a store that takes longer to sync is logged; 0: never */
 	/**

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "egress/file_thread.h"
+
+static void
+execute(struct file_thread *t)
+{
+	for (unsigned int i = 0; i < t->nb_jobs; i++) {
+		struct file_job *job = t->job[i];
+
+		if (mailbox_take(&job->mailbox))
+			mailbox_answer(&job->mailbox, job->work(job->arg));
+	}
+}
+
+static void *
+file_thread_main(void *arg)
+{
+	struct file_thread *t = arg;
+	bool end;
+
+	do {
+		while (sem_wait(&t->wake) < 0)
+			; /* a signal handler has run */
+		end = __atomic_load_n(&t->end, __ATOMIC_ACQUIRE);
+		execute(t);
+	} while (!end);
+	return NULL;
+}
+
+void
+file_thread_add(struct file_thread *t, struct file_job *job)
+{
+	t->job[t->nb_jobs++] = job;
+}
+
+int
+file_thread_start(struct file_thread *t, const cpu_set_t *cpus)
+{
+	pthread_attr_t attr;
+	int ret;
+
+	sem_init(&t->wake, 0, 0);
+	pthread_attr_init(&attr);
+	pthread_attr_setaffinity_np(&attr, sizeof(*cpus), cpus);
+	ret = pthread_create(&t->thread, &attr, file_thread_main, t);
+	pthread_attr_destroy(&attr);
+	if (ret != 0) {
+		sem_destroy(&t->wake);
+		return -ret;
+	}
+	pthread_setname_np(t->thread, "egress files");
+	t->started = true;
+	return 0;
+}
+
+void
+file_thread_begin(struct file_thread *t, struct file_job *job)
+{
+	mailbox_post(&job->mailbox);
+	if (t->started)
+		sem_post(&t->wake);
+	else
+		execute(t);
+}
+
+int
+file_thread_result(const struct file_job *job)
+{
+	return mailbox_result(&job->mailbox);
+}
+
+void
+file_thread_stop(struct file_thread *t)
+{
+	if (!t->started)
+		return;
+	__atomic_store_n(&t->end, true, __ATOMIC_RELEASE);
+	sem_post(&t->wake);
+	pthread_join(t->thread, NULL);
+	sem_destroy(&t->wake);
+	t->started = false;
+}

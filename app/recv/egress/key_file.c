@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+
+#include <rte_log.h>
+
+#include "egress/key_file.h"
+
+extern int egress_logtype;
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, egress_logtype, "egress: " __VA_ARGS__)
+
+static int
+read_key(void *arg)
+{
+	struct key_file *k = arg;
+
+	return xfer_key_read(&k->found, k->path, k->message);
+}
+
+int
+key_file_open(
+	struct key_file *k, struct file_thread *thread, const char *path, char message[PATH_MAX])
+{
+	k->job.work = read_key;
+	k->job.arg = k;
+	k->thread = thread;
+	k->path = path;
+	file_thread_add(thread, &k->job);
+	return xfer_key_read(&k->key, path, message);
+}
+
+uint64_t
+key_file_ask(struct key_file *k)
+{
+	/* one that has begun may have read the file already */
+	k->asked = k->begun + 1;
+	return k->asked;
+}
+
+static void
+end_reading(struct key_file *k, int result)
+{
+	k->ended = k->begun;
+	k->late = false;
+	if (result == 0) {
+		k->key = k->found;
+		k->wrong = false;
+	} else if (!k->wrong) {
+		LOG(ERR, "%s; keeping the key read before\n", k->message);
+		k->wrong = true;
+	}
+	xfer_key_forget(&k->found);
+}
+
+bool
+key_file_is_ready(struct key_file *k, uint64_t number, uint64_t now)
+{
+	int result;
+
+	if (k->ended == k->begun && k->begun < k->asked) {
+		k->begun++;
+		k->begun_at = now;
+		file_thread_begin(k->thread, &k->job);
+	}
+	if (k->ended < k->begun) {
+		result = file_thread_result(&k->job);
+		if (result != -EINPROGRESS)
+			end_reading(k, result);
+	}
+	if (k->ended >= number)
+		return true;
+	if (k->ended == k->begun || now < k->begun_at + KEY_FILE_MS)
+		return false;
+	if (!k->late)
+		LOG(ERR,
+			"key file %s has not been read for %u ms; keeping the key read before "
+			"(check its file system)\n",
+			k->path, KEY_FILE_MS);
+	k->late = true;
+	return true;
+}
+
+void
+key_file_close(struct key_file *k)
+{
+	xfer_key_forget(&k->key);
+	xfer_key_forget(&k->found);
+}
