@@ -2,8 +2,8 @@
 /**
  * @file
  * The batches of a complete run, in memory while images of them are written. A batch is read when
- * its first image is needed, or before by a thread (read_ahead.h), and dropped after its last one. So
- * the CRC of a batch is checked when it is read, in the order of the images.
+ * its first image is needed, or before by a thread (read_ahead.h), and dropped after its last one.
+ * The CRC of a batch is checked when it is read, in the order of the images.
  *
  * The images of several stores alternate, so a batch of each store is in memory. Beyond
  * BATCHES_BYTES, the one that was used least recently is dropped, and read again when needed.

@@ -5,7 +5,7 @@
  * type, shape and storage, or linked to each other; attributes get other types and values. HDF5
  * writes the changes, so what it reads is valid for the library, and only this project's code is
  * examined.
- * Bytes that HDF5 cannot read are the business of child_process.h, and of test/smoke/export_test.py.
+ * Bytes that HDF5 cannot read are tested by test/smoke/export_test.py: child_process.h.
  */
 
 #include <math.h>

@@ -158,8 +158,8 @@ int stream_writer_open(struct stream_writer **w, const struct stream_writer_conf
  * Adopt complete files: the batches of this stream in them are durable. A damaged file, or one of
  * another stream, is logged and does not prevent writing.
  *
- * If two files have the same copy of a batch, the earlier one is truncated (stream/closed_files.h). This
- * begins once all files were read and compared.
+ * If two files have the same copy of a batch, the earlier one is truncated
+ * (stream/closed_files.h). This begins once all files were read and compared.
  * @param path  in the order of the numbers of the files
  * @return
  *   - 0
