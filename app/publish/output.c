@@ -14,6 +14,7 @@
 #include <zmq.h>
 
 #include "backoff.h"
+#include "counter.h"
 #include "monotonic_ms.h"
 #include "arrow/bitshuffle.h"
 #include "escaped_text.h"
@@ -119,13 +120,6 @@ static bool
 is_stream2(const struct output *o)
 {
 	return o->kind == OUTPUT_STREAM2 || o->kind == OUTPUT_STREAM2_PUB;
-}
-
-static void
-count(uint64_t *counter, uint64_t n)
-{
-	/* one writer */
-	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
 static int
@@ -393,9 +387,9 @@ is_left_out(struct output *o)
 	if (!is_pub(o))
 		return false;
 	if (o->connections == 0)
-		count(&o->stats.unseen, 1);
+		counter_add(&o->stats.unseen, 1);
 	else if (o->full.delay != 0 && (uint64_t)monotonic_ms() < o->full.retry_at)
-		count(&o->stats.no_room, 1);
+		counter_add(&o->stats.no_room, 1);
 	else
 		return false;
 	return true;
@@ -413,8 +407,8 @@ prepare(struct output *o)
 	if (o->pending != PENDING_NONE || o->closed)
 		return false;
 	kind = feed_next(&o->cursor, &item);
-	__atomic_store_n(&o->stats.skipped, o->cursor.skipped, __ATOMIC_RELAXED);
-	__atomic_store_n(&o->stats.gone, o->cursor.gone, __ATOMIC_RELAXED);
+	counter_set(&o->stats.skipped, o->cursor.skipped);
+	counter_set(&o->stats.gone, o->cursor.gone);
 	switch (kind) {
 	case FEED_WAIT:
 		return false;
@@ -434,7 +428,7 @@ prepare(struct output *o)
 		if (is_left_out(o))
 			return true;
 		ret = encode_image(o, &item);
-		count(&o->stats.encoded, ret == 0);
+		counter_add(&o->stats.encoded, ret == 0);
 		pending = PENDING_IMAGE;
 		break;
 	}
@@ -443,7 +437,7 @@ prepare(struct output *o)
 	if (ret == 0)
 		o->pending = pending;
 	else
-		count(&o->stats.damaged, 1);
+		counter_add(&o->stats.damaged, 1);
 	return true;
 }
 
@@ -458,7 +452,7 @@ sent(struct output *o, size_t size, bool taken, bool full)
 	int64_t us;
 
 	if (o->pending == PENDING_IMAGE && !taken) {
-		count(&o->stats.no_room, 1);
+		counter_add(&o->stats.no_room, 1);
 		/* others may have room: the next image tells */
 		if (!full)
 			backoff_extend(
@@ -467,12 +461,12 @@ sent(struct output *o, size_t size, bool taken, bool full)
 		o->full.delay = 0;
 		us = (watch_now_ns() - o->seen_ns) / 1000;
 		us = us > 0 ? us : 0; /* the clock was set */
-		count(&o->stats.us[latency_bucket(us, OUTPUT_BUCKETS)], 1);
+		counter_add(&o->stats.us[latency_bucket(us, OUTPUT_BUCKETS)], 1);
 		if ((uint64_t)us > o->stats.slowest_us)
-			__atomic_store_n(&o->stats.slowest_us, us, __ATOMIC_RELAXED);
-		count(&o->stats.images, 1);
-		count(&o->stats.bytes, size);
-		count(&o->stats.no_row, o->no_row);
+			counter_set(&o->stats.slowest_us, us);
+		counter_add(&o->stats.images, 1);
+		counter_add(&o->stats.bytes, size);
+		counter_add(&o->stats.no_row, o->no_row);
 	}
 	o->pending = PENDING_NONE;
 }
@@ -509,7 +503,7 @@ publish(struct output *o)
 	set_lossy(o, false);
 	if (send_pending(o, false) == 0)
 		return true;
-	count(&o->stats.full, 1);
+	counter_add(&o->stats.full, 1);
 	set_lossy(o, true);
 	return send_pending(o, true) == 0;
 }
@@ -527,7 +521,7 @@ answer(struct output *o)
 			 * the worker has disconnected, or does not read its messages: the next
 			 * worker gets the image
 			 */
-			count(&o->stats.lost, 1);
+			counter_add(&o->stats.lost, 1);
 			continue;
 		}
 		if (zmq_send(o->socket, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT) == 0 &&
@@ -568,7 +562,7 @@ drop_gone(struct output *o)
 	for (uint64_t i = o->first; i < end; i++) {
 		w = &o->worker[i % OUTPUT_WORKERS_MAX];
 		if (zmq_send(o->socket, w->id, w->size, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
-			count(&o->stats.lost, 1);
+			counter_add(&o->stats.lost, 1);
 			continue;
 		}
 		(void)zmq_send(o->socket, &request, sizeof(request), ZMQ_SNDMORE | ZMQ_DONTWAIT);
@@ -595,11 +589,11 @@ waits(const struct output *o, const struct worker *w)
 static void
 take_request(struct output *o, const struct worker *w, bool valid)
 {
-	count(&o->stats.requests, 1);
+	counter_add(&o->stats.requests, 1);
 	if (valid && o->next - o->first == OUTPUT_WORKERS_MAX)
 		drop_gone(o);
 	if (!valid || o->next - o->first == OUTPUT_WORKERS_MAX || waits(o, w))
-		count(&o->stats.refused, 1);
+		counter_add(&o->stats.refused, 1);
 	else
 		o->worker[o->next++ % OUTPUT_WORKERS_MAX] = *w;
 }
@@ -608,10 +602,10 @@ take_request(struct output *o, const struct worker *w, bool valid)
 static void
 take_subscription(struct output *o, const uint8_t *data, size_t size)
 {
-	count(&o->stats.requests, 1);
+	counter_add(&o->stats.requests, 1);
 	/* not counted: any client may end subscriptions that it does not have */
 	if (size == 0 || data[0] > 1)
-		count(&o->stats.refused, 1);
+		counter_add(&o->stats.refused, 1);
 	if (size == 0 || data[0] != 1)
 		return;
 	o->prefixes += size;
@@ -692,11 +686,11 @@ read_monitor(struct output *o)
 			memcpy(&event, zmq_msg_data(&m), sizeof(event));
 			memcpy(&value, (uint8_t *)zmq_msg_data(&m) + sizeof(event), sizeof(value));
 			if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
-				count(&o->stats.connected, 1);
+				counter_add(&o->stats.connected, 1);
 			else
 				note_connection(o, value, event == ZMQ_EVENT_ACCEPTED);
 			if (event == ZMQ_EVENT_DISCONNECTED)
-				count(&o->stats.disconnected, 1);
+				counter_add(&o->stats.disconnected, 1);
 		}
 		zmq_msg_close(&m);
 	}
@@ -778,7 +772,7 @@ limit_prefixes(struct output *o)
 void
 output_check(struct output *o)
 {
-	const uint64_t steps = __atomic_load_n(&o->steps, __ATOMIC_RELAXED);
+	const uint64_t steps = counter_get(&o->steps);
 	const bool stays = steps % 2 == 1 && steps == o->checked_steps;
 	struct timespec used;
 	clockid_t clock;
@@ -837,8 +831,7 @@ wait_for_more(struct output *o)
 static void
 next_step(struct output *o)
 {
-	/* one writer */
-	__atomic_store_n(&o->steps, o->steps + 1, __ATOMIC_RELAXED);
+	counter_add(&o->steps, 1);
 }
 
 static void *
@@ -925,9 +918,5 @@ output_destroy(struct output *o)
 void
 output_stats_get(const struct output *o, struct output_stats *stats)
 {
-	const uint64_t *from = (const uint64_t *)&o->stats;
-	uint64_t *to = (uint64_t *)stats;
-
-	for (size_t i = 0; i < sizeof(*stats) / sizeof(*to); i++)
-		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+	counters_get(stats, &o->stats, sizeof(*stats));
 }

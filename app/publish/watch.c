@@ -13,6 +13,7 @@
 
 #include "arrow/names.h"
 #include "arrow/tables.h"
+#include "counter.h"
 #include "escaped_text.h"
 #include "interval_set.h"
 #include "io/own_file.h"
@@ -127,13 +128,6 @@ watch_now_ns(void)
 	return clock_ns(CLOCK_REALTIME);
 }
 
-static void
-count(uint64_t *counter, uint64_t n)
-{
-	/* one writer */
-	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
-}
-
 static bool
 lacks_descriptors(int error)
 {
@@ -223,11 +217,7 @@ watch_stop(struct watch *w)
 void
 watch_stats_get(const struct watch *w, struct watch_stats *stats)
 {
-	const uint64_t *from = (const uint64_t *)&w->stats;
-	uint64_t *to = (uint64_t *)stats;
-
-	for (size_t i = 0; i < sizeof(*stats) / sizeof(*to); i++)
-		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+	counters_get(stats, &w->stats, sizeof(*stats));
 }
 
 static int
@@ -569,7 +559,7 @@ find_series(struct watch *w, const struct watch_file *f)
 	/* the feed has its own reference */
 	feed_begin(w->feed, feed_run_ref(s->run));
 	reserve_memory(&s->run->series, w->config.messages);
-	count(&w->stats.runs, 1);
+	counter_add(&w->stats.runs, 1);
 	escaped_line(stderr, "braggline-publish: run %s begins: series %u, %u x %u pixels", name,
 		s->run->series.id, s->run->series.cols, s->run->series.rows);
 	return s;
@@ -713,11 +703,11 @@ publish_rows(struct watch *w, struct watch_file *f, struct scan_record *record, 
 {
 	const int ret = feed_append_rows(w->feed, f->series->run, f->number, f->at, record);
 
-	count(&w->stats.bytes, length);
+	counter_add(&w->stats.bytes, length);
 	if (ret == 0)
-		count(&w->stats.rows, record->batch.rows);
+		counter_add(&w->stats.rows, record->batch.rows);
 	else if (ret == -EBADMSG)
-		count(&w->stats.damaged, 1);
+		counter_add(&w->stats.damaged, 1);
 	else
 		escaped_line(stderr,
 			"braggline-publish: run %s: not enough memory: %lu rows are left out",
@@ -731,19 +721,19 @@ publish(struct watch *w, struct watch_file *f, struct scan_record *record, uint6
 	const uint64_t rows = record->batch.rows;
 	struct feed_batch b = {.file = f->number, .at = f->at, .seen_ns = f->seen_ns};
 
-	count(&w->stats.bytes, length);
+	counter_add(&w->stats.bytes, length);
 	if (is_copy(f->series, &record->batch)) {
-		count(&w->stats.copies, 1);
+		counter_add(&w->stats.copies, 1);
 		return;
 	}
 	for (uint64_t i = 0; i < rows; i++)
 		b.images += feed_is_image(&f->series->run->series, kind[i]);
 	if (b.images < rows) {
-		count(&w->stats.other_kind, rows - b.images);
+		counter_add(&w->stats.other_kind, rows - b.images);
 		warn_kind(f->series);
 	}
-	count(&w->stats.batches, 1);
-	count(&w->stats.images, b.images);
+	counter_add(&w->stats.batches, 1);
+	counter_add(&w->stats.images, b.images);
 	if (b.images > 0 && feed_append(w->feed, f->series->run, &b, record) < 0)
 		escaped_line(stderr,
 			"braggline-publish: run %s: not enough memory: %u images are left out",
@@ -766,7 +756,7 @@ skip_damage(struct watch *w, struct watch_file *f, enum scan_record_state state,
 	/* of a torn batch, also the length may be wrong */
 	const bool whole = state == SCAN_RECORD_PARTIAL && length <= size && f->at <= size - length;
 
-	count(&w->stats.damaged, 1);
+	counter_add(&w->stats.damaged, 1);
 	escaped_line(stderr, "braggline-publish: %s: damaged at offset %lu; its %s are left out",
 		f->path, (unsigned long)f->at, f->table == ARROW_IMAGES ? "images" : "rows");
 	f->at += whole ? length : ARROW_BLOCK;

@@ -447,8 +447,7 @@ static void
 begin_idle_time(struct run *r)
 {
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
-		r->idle_from[i] =
-			__atomic_load_n(&r->pipeline->rx[i]->frx->listened, __ATOMIC_RELAXED);
+		r->idle_from[i] = counter_get(&r->pipeline->rx[i]->frx->listened);
 }
 
 /** Check that the files of an armed run exist, or the directory if its batches go to stores. */
@@ -1097,9 +1096,8 @@ idle_time(const struct run *r)
 	uint64_t least = UINT64_MAX;
 
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
-		least = RTE_MIN(least,
-			__atomic_load_n(&r->pipeline->rx[i]->frx->listened, __ATOMIC_RELAXED) -
-				r->idle_from[i]);
+		least = RTE_MIN(
+			least, counter_get(&r->pipeline->rx[i]->frx->listened) - r->idle_from[i]);
 	return least;
 }
 

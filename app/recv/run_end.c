@@ -39,8 +39,7 @@ note(struct run_end *e)
 		e->dropped[s] = counter_get(&rx->drops[s].packets);
 	}
 	for (uint32_t i = 0; i < e->pipeline->settings->rx_lcores; i++)
-		e->listened[i] =
-			__atomic_load_n(&e->pipeline->rx[i]->frx->listened, __ATOMIC_RELAXED);
+		e->listened[i] = counter_get(&e->pipeline->rx[i]->frx->listened);
 	e->noted = true;
 }
 
@@ -106,9 +105,8 @@ run_end_check(struct run_end *e)
 	e->past = most_are_past(e);
 	/* time in which an RX role did not poll does not count: packets may have arrived */
 	for (uint32_t i = 0; i < e->pipeline->settings->rx_lcores; i++)
-		least = RTE_MIN(least,
-			__atomic_load_n(&e->pipeline->rx[i]->frx->listened, __ATOMIC_RELAXED) -
-				e->listened[i]);
+		least = RTE_MIN(
+			least, counter_get(&e->pipeline->rx[i]->frx->listened) - e->listened[i]);
 	return e->past &&
 		least / (rte_get_tsc_hz() / 1000) >= e->pipeline->settings->stream_timeout_ms;
 }

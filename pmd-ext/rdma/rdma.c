@@ -16,6 +16,7 @@
 #include <rte_log.h>
 #include <rte_string_fns.h>
 
+#include "counter.h"
 #include "rdma_provider.h"
 
 RTE_LOG_REGISTER(rdma_logtype, braggline.rdma, NOTICE);
@@ -124,17 +125,15 @@ rdma_registrations_count(struct rdma_dev *dev, uint64_t regions, uint64_t bytes,
 {
 	struct rdma_registrations *r = &dev->registrations;
 
-	__atomic_store_n(&r->regions, r->regions + regions, __ATOMIC_RELAXED);
-	__atomic_store_n(&r->bytes, r->bytes + bytes, __ATOMIC_RELAXED);
-	__atomic_store_n(&r->ns, r->ns + ns, __ATOMIC_RELAXED);
+	counter_add(&r->regions, regions);
+	counter_add(&r->bytes, bytes);
+	counter_add(&r->ns, ns);
 }
 
 void
 rdma_registrations_get(const struct rdma_dev *dev, struct rdma_registrations *r)
 {
-	r->regions = __atomic_load_n(&dev->registrations.regions, __ATOMIC_RELAXED);
-	r->bytes = __atomic_load_n(&dev->registrations.bytes, __ATOMIC_RELAXED);
-	r->ns = __atomic_load_n(&dev->registrations.ns, __ATOMIC_RELAXED);
+	counters_get(r, &dev->registrations, sizeof(*r));
 }
 
 int

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "counter.h"
 #include "fail_point.h"
 #include "journal/journal_private.h"
 
@@ -52,7 +53,7 @@ journal_reserve(struct journal *r, uint64_t body)
 	}
 
 full:
-	COUNT(r->stats.full, 1);
+	counter_add(&r->stats.full, 1);
 	return NULL;
 }
 
@@ -82,7 +83,7 @@ journal_scatter(struct journal *r, struct journal_batch *batch, const struct jou
 static void
 count_fill(struct journal *r)
 {
-	SET(r->stats.bytes, r->head - r->tail);
+	counter_set(&r->stats.bytes, r->head - r->tail);
 }
 
 uint32_t
@@ -126,8 +127,8 @@ journal_commit(struct journal *r, const struct journal_batch *from)
 	r->head = end_of(k);
 	r->references[k->run]++;
 	r->held[k->run]++;
-	COUNT(r->stats.batches, 1);
-	COUNT(r->stats.put, 1);
+	counter_add(&r->stats.batches, 1);
+	counter_add(&r->stats.put, 1);
 	count_fill(r);
 	return index;
 }
@@ -280,7 +281,7 @@ journal_assign(struct journal *r, uint32_t batch, unsigned int store)
 
 	if (s.owner == store)
 		return;
-	COUNT(r->stats.moved, s.owner < JOURNAL_STORES && (s.given & 1u << s.owner) != 0);
+	counter_add(&r->stats.moved, s.owner < JOURNAL_STORES && (s.given & 1u << s.owner) != 0);
 	s.owner = store;
 	put_status(r, batch, s);
 	FAIL_POINT("journal.assigned");
@@ -361,13 +362,13 @@ journal_release(struct journal *r, uint32_t batch)
 	} else {
 		s.state = BATCH_IN_DOUBT;
 		put_status(r, batch, s);
-		COUNT(r->stats.in_doubt, 1);
+		counter_add(&r->stats.in_doubt, 1);
 	}
 	/* afterwards: in the file, the batch has them as long as it is held */
 	journal_slots_free(r, batch);
 	FAIL_POINT("journal.released");
-	SET(r->stats.batches, r->stats.batches - 1);
-	COUNT(r->stats.released, 1);
+	counter_sub(&r->stats.batches, 1);
+	counter_add(&r->stats.released, 1);
 	journal_move_tail(r);
 }
 
@@ -392,7 +393,7 @@ settle(struct journal *r, uint32_t batch)
 	if (r->status[batch].state != BATCH_IN_DOUBT)
 		return;
 	forget(r, batch);
-	SET(r->stats.in_doubt, r->stats.in_doubt - 1);
+	counter_sub(&r->stats.in_doubt, 1);
 }
 
 /* Clear stores from the bitmap. None of them is the owner. */
@@ -473,21 +474,7 @@ journal_ledger_is_lost(const struct journal *r)
 void
 journal_stats_get(const struct journal *r, struct journal_stats *to)
 {
-#define STAT(member) __atomic_load(&r->stats.member, &to->member, __ATOMIC_RELAXED)
-	STAT(batches);
-	STAT(bytes);
-	STAT(room);
-	STAT(in_doubt);
-	STAT(put);
-	STAT(released);
-	STAT(moved);
-	STAT(adopted);
-	STAT(damaged);
-	STAT(corrected);
-	STAT(full);
-	STAT(slots);
-	STAT(slots_held);
-#undef STAT
+	counters_get(to, &r->stats, sizeof(*to));
 }
 
 /* Rounded up, so that a journal of the printed size is large enough. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "counter.h"
 #include "journal/journal_private.h"
 
 /* ---- slots ----------------------------------------------------------------------------------- */
@@ -222,7 +223,7 @@ journal_slots_hold(struct journal *r, uint32_t batch, const struct iovec *part)
 	if (part != r->in_slot[first])
 		memcpy(r->in_slot[first], part, n * sizeof(*part));
 	r->first_slot[batch] = first;
-	COUNT(r->stats.slots_held, n);
+	COUNTER_SET(r->stats.slots_held, r->stats.slots_held + n);
 	return true;
 }
 
@@ -240,5 +241,5 @@ journal_slots_free(struct journal *r, uint32_t batch)
 		r->freed[r->nb_freed++] = slot;
 	}
 	r->first_slot[batch] = JOURNAL_NO_SLOT;
-	SET(r->stats.slots_held, r->stats.slots_held - n);
+	COUNTER_SET(r->stats.slots_held, r->stats.slots_held - n);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "arrow/tables.h"
+#include "counter.h"
 #include "journal/journal_private.h"
 
 static_assert(sizeof(struct ring_batch) == JOURNAL_RECORD_BYTES, "size in journal.h");
@@ -114,8 +115,8 @@ spoil(struct journal *r, uint32_t batch, enum record_is what)
 	r->nb_damaged++;
 	r->references[run]--;
 	r->held[run]--;
-	SET(r->stats.batches, r->stats.batches - 1);
-	COUNT(r->stats.damaged, 1);
+	counter_sub(&r->stats.batches, 1);
+	counter_add(&r->stats.damaged, 1);
 	journal_move_tail(r);
 }
 
@@ -130,7 +131,7 @@ journal_check(struct journal *r, uint32_t batch)
 {
 	enum record_is is = RECORD_SOUND;
 
-	COUNT(r->stats.corrected, journal_record_mend(r, batch));
+	counter_add(&r->stats.corrected, journal_record_mend(r, batch));
 	if (r->status[batch].state != BATCH_HELD)
 		return true;
 	if (!metadata_is_sound(r, &r->known[batch]))

@@ -360,10 +360,8 @@ step(const struct journal *r)
 		r->step(r->step_arg);
 }
 
-#define PUT(member, value)  __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
-#define GET(member)	    __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
-#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
-#define COUNT(counter, n)   SET(counter, (counter) + (n))
+#define PUT(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
+#define GET(member)	   __atomic_load_n(&(member), __ATOMIC_ACQUIRE)
 
 static inline uint32_t
 batch_crc(const struct ring_batch *b)

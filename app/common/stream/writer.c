@@ -752,32 +752,7 @@ stream_writer_check(struct stream_writer *w, const struct interval_set *held, bo
 void
 stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
 {
-#define GET(member) __atomic_load(&w->stats.member, &to->member, __ATOMIC_RELAXED)
-	GET(batches);
-	GET(rows);
-	GET(bytes);
-	GET(copied);
-	GET(duplicates);
-	GET(returned);
-	GET(differing);
-	GET(pending);
-	GET(cut);
-	GET(checked);
-	GET(checked_bytes);
-	GET(damaged);
-	GET(repaired);
-	GET(files);
-	GET(complete);
-	GET(syncs);
-	GET(outages);
-	GET(uncut);
-	GET(stalls);
-	GET(stalled);
-	GET(resumes);
-	GET(error);
-	GET(mode);
-#undef GET
-	counters_get(&to->latency, &w->stats.latency, sizeof(to->latency));
+	counters_get(to, &w->stats, sizeof(*to));
 }
 
 void
@@ -925,7 +900,7 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 {
 	bool durable = item->index < f->file.nb_durable;
 
-	counter_set(&w->stats.pending, w->stats.pending - 1);
+	counter_sub(&w->stats.pending, 1);
 	if (item->index == SIZE_MAX) {
 		/* all batches before it have results, so the first copy's result is known */
 		durable = interval_set_has(&w->files.have, item->sequence);

@@ -315,9 +315,9 @@ note_update(struct builder *b)
 	b->interval_ready = b->task_interval;
 	counter_add(&b->stats.updates, 1);
 	counter_add(&b->stats.update_samples, u->samples);
-	__atomic_store_n(&b->stats.update_pixels, u->updated, __ATOMIC_RELAXED);
-	__atomic_store_n(&b->stats.update_drift_q8, u->drift, __ATOMIC_RELAXED);
-	__atomic_store_n(&b->stats.pedestal_version, u->to, __ATOMIC_RELAXED);
+	COUNTER_SET(b->stats.update_pixels, u->updated);
+	COUNTER_SET(b->stats.update_drift_q8, u->drift);
+	COUNTER_SET(b->stats.pedestal_version, u->to);
 }
 
 /** Collect completed tasks, and hand out those that are due. @return number of tasks */

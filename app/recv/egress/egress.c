@@ -21,6 +21,7 @@
 #include <rte_seqcount.h>
 
 #include "arrow/batch.h"
+#include "counter.h"
 #include "egress/adopt_spilled.h"
 #include "egress/damaged_batches.h"
 #include "egress/egress.h"
@@ -150,9 +151,6 @@ quarantine_directory(const struct egress *e)
 	return e->settings.directory != NULL ? e->settings.directory : ".";
 }
 
-#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
-#define ADD(counter, n)	    SET(counter, (counter) + (n))
-
 static void
 note_doubts(struct egress *e, const struct damaged_batches *damaged)
 {
@@ -175,12 +173,12 @@ egress_count_released(struct egress *e, uint32_t batch, bool spilled)
 	if (k->run != e->current || k->kept_at == 0)
 		return;
 	if (spilled) {
-		ADD(s->spilled, 1);
-		ADD(s->spilled_rows, k->rows);
+		counter_add(&s->spilled, 1);
+		counter_add(&s->spilled_rows, k->rows);
 		return;
 	}
-	ADD(s->durable, 1);
-	ADD(s->rows, k->rows);
+	counter_add(&s->durable, 1);
+	counter_add(&s->rows, k->rows);
 	if (e->clock == NULL || k->received == 0)
 		return;
 	now = e->clock(e->clock_arg);
@@ -652,7 +650,7 @@ egress_adopt_runs(struct egress *e)
 	}
 	/* batches of stores that are no longer configured */
 	e->unassigned = true;
-	SET(e->damaged, e->previous_damaged);
+	COUNTER_SET(e->damaged, e->previous_damaged);
 	return ret;
 }
 
@@ -1009,12 +1007,12 @@ remove_damaged(struct egress *e, uint64_t now)
 		return;
 	e->remove_at = 0;
 	note_doubts(e, &damaged);
-	SET(e->damaged, true);
+	COUNTER_SET(e->damaged, true);
 	e->damaged_frames += damaged.frames;
 	for (i = 0; i < XFER_TABLES; i++) {
 		s = &e->stats[i];
-		ADD(s->damaged, damaged.nb[i]);
-		ADD(s->damaged_rows, damaged.rows[i]);
+		counter_add(&s->damaged, damaged.nb[i]);
+		counter_add(&s->damaged_rows, damaged.rows[i]);
 	}
 }
 
@@ -1220,8 +1218,8 @@ refuse(struct egress *e, const struct batch *b)
 {
 	struct egress_stats *s = &e->stats[b->table];
 
-	ADD(s->refused, 1);
-	ADD(s->refused_rows, b->rows);
+	counter_add(&s->refused, 1);
+	counter_add(&s->refused_rows, b->rows);
 	overload_note_refused(&e->overload);
 }
 
@@ -1347,8 +1345,8 @@ egress_put(struct egress *e, const struct batch *b)
 	if (b->table == ARROW_FRAMES)
 		ledger_tally(e->tally, b, e->modules);
 	if (b->body_length > e->body_max[b->table] || b->metadata_size != XFER_BLOCK) {
-		ADD(s->oversize, 1);
-		ADD(s->oversize_rows, b->rows);
+		counter_add(&s->oversize, 1);
+		counter_add(&s->oversize_rows, b->rows);
 		LOG(ERR,
 			"batch of %" PRIu64 " bytes does not fit into a slot of %" PRIu64 " "
 			"bytes\n",
@@ -1362,9 +1360,9 @@ egress_put(struct egress *e, const struct batch *b)
 		return drop(e, b, -ENOSPC);
 	}
 	/* Count first: at no time may more batches be durable than were put. */
-	ADD(s->put, 1);
-	ADD(s->put_rows, b->rows);
-	ADD(s->bytes, b->metadata_size + b->body_length);
+	counter_add(&s->put, 1);
+	counter_add(&s->put_rows, b->rows);
+	counter_add(&s->bytes, b->metadata_size + b->body_length);
 	hand_over(e, room, open, b);
 	return 0;
 }
@@ -1491,24 +1489,7 @@ egress_lost_doubts(struct egress *e)
 void
 egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_stats *to)
 {
-	const struct egress_stats *from = &e->stats[table];
-
-#define GET(member) __atomic_load(&from->member, &to->member, __ATOMIC_RELAXED)
-	GET(put);
-	GET(put_rows);
-	GET(durable);
-	GET(rows);
-	GET(bytes);
-	GET(refused);
-	GET(refused_rows);
-	GET(oversize);
-	GET(oversize_rows);
-	GET(spilled);
-	GET(spilled_rows);
-	GET(damaged);
-	GET(damaged_rows);
-#undef GET
-	counters_get(&to->latency, &from->latency, sizeof(to->latency));
+	counters_get(to, &e->stats[table], sizeof(*to));
 }
 
 /* ---- creation and destruction ---- */

@@ -9,6 +9,7 @@
 
 #include <rte_cycles.h>
 
+#include "counter.h"
 #include "frames/frame_table_private.h"
 
 /**
@@ -360,8 +361,7 @@ heard(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_rx *frx = &ft->rx[ft->config.owner[stream]];
 
-	return __atomic_load_n(&frx->heard[stream], __ATOMIC_RELAXED) +
-		frame_stream_progress(ft, stream);
+	return counter_get(&frx->heard[stream]) + frame_stream_progress(ft, stream);
 }
 
 /** Packets of a stream's last frame, 0 = no longer known. */
@@ -551,7 +551,7 @@ frame_resync_listen(struct frame_table *ft)
 	b->draining = false;
 	if (now - b->tick_at >= ft->config.stall_cycles / 4) {
 		b->tick_at = now;
-		__atomic_store_n(&ft->window.tick, ft->window.tick + 1, __ATOMIC_RELAXED);
+		COUNTER_SET(ft->window.tick, ft->window.tick + 1);
 		frame_window_changed(ft);
 	}
 }

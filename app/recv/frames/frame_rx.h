@@ -17,6 +17,7 @@
 #include <rte_mbuf.h>
 #include <rte_rcu_qsbr.h>
 
+#include "counter.h"
 #include "frames/frame_table.h"
 #include "frames/frame_use.h"
 
@@ -169,7 +170,7 @@ frame_rx_quiescent(struct frame_table *ft, struct frame_rx *frx)
 		frame_rx_move(ft, frx, generation);
 	/* packets that arrive between two polls are received in the second one */
 	step = frame_clock_step(ft, &frx->polled_at);
-	__atomic_store_n(&frx->listened, frx->listened + step, __ATOMIC_RELAXED);
+	counter_add(&frx->listened, step);
 	if (unlikely(step == ft->deaf_cycles))
 		__atomic_store_n(&frx->absent, frx->absent + frx->polled_at - before - step,
 			__ATOMIC_RELAXED);

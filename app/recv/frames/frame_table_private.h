@@ -15,6 +15,7 @@
 
 #include <rte_log.h>
 
+#include "counter.h"
 #include "frames/frame_rx.h"
 #include "frames/frame_table.h"
 
@@ -165,7 +166,7 @@ frame_entry_set(struct frame_table *ft, uint64_t frame, uint32_t slot)
 static inline uint64_t
 frame_rx_listened(const struct frame_table *ft, uint32_t rx)
 {
-	return __atomic_load_n(&ft->rx[rx].listened, __ATOMIC_RELAXED);
+	return counter_get(&ft->rx[rx].listened);
 }
 
 /** Return true if an RX role has acknowledged the last move of the window. By its RX lcore. */

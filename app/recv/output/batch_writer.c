@@ -13,6 +13,7 @@
 #include <rte_ring.h>
 
 #include "builder/compressor.h"
+#include "counter.h"
 #include "egress/egress.h"
 #include "output/batch_writer.h"
 
@@ -50,13 +51,6 @@ struct batch_writer {
 	uint64_t since;
 };
 
-/* A counter has one writer. The atomic store prevents torn reads. */
-static void
-count(uint64_t *counter, uint64_t n)
-{
-	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
-}
-
 static void
 writer_log(void *arg, bool error, const char *text)
 {
@@ -77,8 +71,8 @@ writer_emit(void *arg, const struct batch *b)
 	else
 		ret = run_files_append(w->run, b);
 	if (ret == 0) {
-		count(&w->stats.kept_bytes, b->kept_bytes);
-		count(&w->stats.copied_bytes, b->copied_bytes);
+		counter_add(&w->stats.kept_bytes, b->kept_bytes);
+		counter_add(&w->stats.copied_bytes, b->copied_bytes);
 	}
 	if (ret != 0 && b->table == ARROW_IMAGES)
 		batch_builder_disown(w->builder, b->first, b->last);
@@ -223,7 +217,7 @@ refer(struct batch_writer *w, const struct frame_record *record)
 		w->slot = egress_slot_take(w->config.egress);
 	if (w->slot != JOURNAL_NO_SLOT)
 		return batch_builder_refer(w->builder, record);
-	count(&w->stats.no_slot, 1);
+	counter_add(&w->stats.no_slot, 1);
 	return batch_builder_add(w->builder, record);
 }
 
@@ -281,9 +275,9 @@ take(struct batch_writer *w, struct frame_record *from, const struct ahead *ahea
 	struct batch_writer_stats *s = &w->stats;
 	int added;
 
-	count(&s->records, 1);
+	counter_add(&s->records, 1);
 	if (kept)
-		count(&s->kept, 1);
+		counter_add(&s->kept, 1);
 	if (w->run != NULL && run_files_wants_roll(w->run, record->frame)) {
 		/* the next set begins where all batches end in any case */
 		batch_builder_flush(w->builder);
@@ -303,7 +297,7 @@ take(struct batch_writer *w, struct frame_record *from, const struct ahead *ahea
 		}
 		return;
 	}
-	count(&s->bad_records, 1);
+	counter_add(&s->bad_records, 1);
 	if (s->bad_records == 1)
 		WRITER_LOG(ERR,
 			"frame %" PRIu64 " cannot be written: output slot %u (of %u) and kind %u "
@@ -354,7 +348,7 @@ compress_ahead(struct batch_writer *w, void *const record[], struct ahead ahead[
 			(const uint16_t *)(c->outputs + r->out * c->layout.stride + c->layout.raw),
 			chunk);
 		if (a->job != NULL) {
-			count(&w->stats.no_slot, refers && a->slot == JOURNAL_NO_SLOT);
+			counter_add(&w->stats.no_slot, refers && a->slot == JOURNAL_NO_SLOT);
 			continue;
 		}
 		if (a->slot != JOURNAL_NO_SLOT)
@@ -657,23 +651,10 @@ get_table_stats(const struct batch_writer *w, enum arrow_table table, struct run
 void
 batch_writer_stats_get(const struct batch_writer *w, struct batch_writer_stats *stats)
 {
-	const struct batch_writer_stats *from = &w->stats;
 	struct run_files_stats *images = &stats->table[ARROW_IMAGES];
 	unsigned int i;
 
-#define GET(member) __atomic_load(&from->member, &stats->member, __ATOMIC_RELAXED)
-	GET(records);
-	GET(kept);
-	GET(bad_records);
-	GET(kept_bytes);
-	GET(copied_bytes);
-	GET(no_slot);
-#undef GET
-	stats->held = 0;
-	stats->spilled = 0;
-	stats->unretained = 0;
-	memset(stats->held_batches, 0, sizeof(stats->held_batches));
-	memset(stats->spilled_batches, 0, sizeof(stats->spilled_batches));
+	counters_get(stats, &w->stats, sizeof(*stats));
 	for (i = 0; i < ARROW_TABLES; i++)
 		get_table_stats(w, i, &stats->table[i], stats);
 	images->unwritten_bad = stats->bad_records;

@@ -16,6 +16,7 @@
 #include <rte_common.h>
 
 #include "arrow/bitshuffle.h"
+#include "counter.h"
 #include "geometry/file.h"
 #include "io/own_file.h"
 #include "live_file.h"
@@ -76,12 +77,6 @@ now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * NS_PER_S + t.tv_nsec;
-}
-
-static void
-count(uint64_t *counter, uint64_t n)
-{
-	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
 static uint64_t
@@ -219,7 +214,7 @@ push(struct live *l, const struct frame_record *record, const uint8_t *output)
 	p = append(p, output + layout->row_ptr, (rows + 1) * sizeof(uint32_t));
 	p = append(p, output + layout->col, record->nnz * sizeof(uint16_t));
 	append(p, output + layout->value, (uint64_t)record->nnz * layout->value_size);
-	count(&l->spent, record->nnz + rows);
+	counter_add(&l->spent, record->nnz + rows);
 	__atomic_store_n(&l->put, l->put + skip + size, __ATOMIC_RELEASE);
 	return true;
 }
@@ -232,7 +227,7 @@ live_offer(struct live *l, const struct frame_record *record, const uint8_t *out
 	if (!l->active)
 		return;
 	if (record->kind != GK_KIND_CSR && record->kind != GK_KIND_IMAGE) {
-		count(&l->head->skipped, 1);
+		counter_add(&l->head->skipped, 1);
 		return;
 	}
 	if (record->kind == GK_KIND_CSR && record->nnz > l->config.layout.nnz_cap)
@@ -243,7 +238,7 @@ live_offer(struct live *l, const struct frame_record *record, const uint8_t *out
 	if (wanted)
 		show(l, record, output);
 	if (!used && (record->kind == GK_KIND_CSR || !wanted))
-		count(&l->head->skipped, 1);
+		counter_add(&l->head->skipped, 1);
 }
 
 /* ---- the thread ---- */
@@ -306,8 +301,8 @@ add_sparse(struct live *l, const struct ring_entry *entry)
 		for (const uint32_t end = RTE_MIN(row_ptr[y + 1], entry->nnz); i < end; i++)
 			if (col[i] < cols)
 				add_value(&maximum[col[i]], &sum[col[i]], value_at(l, p, i));
-	count(&l->head->sparse, 1);
-	count(&l->head->frames, 1);
+	counter_add(&l->head->sparse, 1);
+	counter_add(&l->head->frames, 1);
 }
 
 /** Add the newest frame, if it is a full image. */
@@ -325,7 +320,7 @@ add_shown(struct live *l)
 	for (uint64_t i = 0; i < gk_pixels(&l->config.geometry); i++)
 		add_value(&maximum[i], &sum[i], value_at(l, values, i));
 	add_missing(l, f->missing_map);
-	count(&l->head->frames, 1);
+	counter_add(&l->head->frames, 1);
 }
 
 /** @return true if there was something to do */
@@ -706,9 +701,9 @@ live_get_status(struct live *l, struct live_status *status)
 	pthread_mutex_lock(&l->lock);
 	if (l->head != NULL) {
 		snprintf(status->path, sizeof(status->path), "%s", l->path);
-		status->sequence = __atomic_load_n(&l->head->sequence, __ATOMIC_RELAXED);
-		status->frames = __atomic_load_n(&l->head->frames, __ATOMIC_RELAXED);
-		status->skipped = __atomic_load_n(&l->head->skipped, __ATOMIC_RELAXED);
+		status->sequence = counter_get(&l->head->sequence);
+		status->frames = counter_get(&l->head->frames);
+		status->skipped = counter_get(&l->head->skipped);
 	}
 	pthread_mutex_unlock(&l->lock);
 }

@@ -11,6 +11,7 @@
 
 #include <rte_log.h>
 
+#include "counter.h"
 #include "io/own_file.h"
 #include "monotonic_cond.h"
 #include "output/preview.h"
@@ -399,7 +400,6 @@ preview_get_status(struct preview *p, struct preview_status *status)
 	pthread_mutex_lock(&p->lock);
 	*status = p->status;
 	status->active = p->active;
-	status->skipped = __atomic_load_n(&projection->skipped, __ATOMIC_RELAXED) +
-		__atomic_load_n(&projection->raw, __ATOMIC_RELAXED);
+	status->skipped = counter_get(&projection->skipped) + counter_get(&projection->raw);
 	pthread_mutex_unlock(&p->lock);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "arrow/bitshuffle.h"
+#include "counter.h"
 #include "output/projection.h"
 
 /* Find the cells that have no pixel. */
@@ -87,12 +88,6 @@ raise_to(float *cell, float v)
 	const float old = get(cell);
 
 	set(cell, v > old ? v : old);
-}
-
-static inline void
-count(uint64_t *counter, uint64_t n)
-{
-	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
 }
 
 static inline float
@@ -280,26 +275,26 @@ projection_add(struct projection *p, const struct frame_record *record, const ui
 	switch (record->kind) {
 	case GK_KIND_CSR:
 		if (!show && p->spent + pixels > __atomic_load_n(&p->granted, __ATOMIC_RELAXED)) {
-			count(&p->skipped, 1);
+			counter_add(&p->skipped, 1);
 			return;
 		}
 		add_sparse(p, output, show);
-		count(&p->spent, pixels);
-		count(&p->sparse, 1);
+		counter_add(&p->spent, pixels);
+		counter_add(&p->sparse, 1);
 		break;
 	case GK_KIND_IMAGE:
 		values = show ? values_of(p, record, output) : NULL;
 		if (values == NULL) {
-			count(&p->skipped, 1);
+			counter_add(&p->skipped, 1);
 			return;
 		}
 		add_image(p, values);
 		break;
 	default:
-		count(&p->raw, 1);
+		counter_add(&p->raw, 1);
 		return;
 	}
-	count(&p->frames, 1);
+	counter_add(&p->frames, 1);
 	if (show) {
 		p->shown_frame = record->frame;
 		p->shown_count = record->strong_count;

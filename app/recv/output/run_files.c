@@ -683,29 +683,7 @@ void
 run_files_stats_get(
 	const struct run_files *r, enum arrow_table table, struct run_files_stats *stats)
 {
-	const struct run_files_stats *from = &r->table[table].stats;
-
-#define GET(member) __atomic_load(&from->member, &stats->member, __ATOMIC_RELAXED)
-	GET(rows);
-	GET(batches);
-	GET(bytes);
-	GET(unwritten);
-	GET(unwritten_full);
-	GET(unwritten_error);
-	GET(unwritten_bad);
-	GET(files);
-	GET(complete);
-	GET(outages);
-	GET(stalls);
-	GET(resumes);
-	GET(retries);
-	GET(syncs);
-	GET(error);
-	GET(last_error);
-	GET(state);
-	GET(mode);
-#undef GET
-	counters_get(&stats->latency, &from->latency, sizeof(stats->latency));
+	counters_get(stats, &r->table[table].stats, sizeof(*stats));
 }
 
 void

@@ -518,11 +518,7 @@ spill_close_run(struct spill *s, unsigned int run)
 void
 spill_stats_get(const struct spill *s, struct spill_stats *to)
 {
-#define GET(member) __atomic_load(&s->stats.member, &to->member, __ATOMIC_RELAXED)
-	GET(again);
-	GET(used);
-	GET(error);
-#undef GET
+	counters_get(to, &s->stats, sizeof(*to));
 }
 
 /* ---- creation and destruction ---- */

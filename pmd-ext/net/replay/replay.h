@@ -23,6 +23,7 @@
 #include <rte_log.h>
 #include <rte_mbuf.h>
 
+#include "counter.h"
 #include "dpdk_compat.h"
 #include "net_replay.h"
 #include "replay_fault.h"
@@ -160,13 +161,6 @@ enum replay_wait {
 	REPLAY_WAIT_LOOP,      /* the packet of an earlier loop is in use, see replay_roce.h */
 	REPLAY_WAITS,
 };
-
-/* Add n to a counter. Only one lcore writes a counter; any thread may read it concurrently. */
-static inline void
-replay_count(uint64_t *counter, uint64_t n)
-{
-	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
-}
 
 /* Each counter has one writer, the lcore that polls the queue. */
 struct replay_rx_counters {

@@ -166,7 +166,7 @@ rx_reference(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs
 	}
 	give_back(rxq->rest_pool, bufs + i, n - i);
 	batch->used = batch->delivered = i;
-	replay_count(&rxq->count.by_reference, i);
+	counter_add(&rxq->count.by_reference, i);
 }
 
 static REPLAY_INLINE void
@@ -217,9 +217,9 @@ rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf 
 	give_back(rxq->first_pool, bufs + i, n - i);
 	give_back(rxq->rest_pool, rest + nb_used, nb_rest - nb_used);
 	batch->used = batch->delivered = i;
-	replay_count(&rxq->count.by_reference, nb_used);
+	counter_add(&rxq->count.by_reference, nb_used);
 	/* frames that end inside the header segment */
-	replay_count(&rxq->count.copied, i - nb_used);
+	counter_add(&rxq->count.copied, i - nb_used);
 }
 
 static inline bool
@@ -295,7 +295,7 @@ rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, boo
 		if (whole > room)
 			nb_rest = (whole - room + rxq->rest_room - 1u) / rxq->rest_room;
 		if (unlikely(nb_rest > most)) {
-			replay_count(&rxq->count.oversize, 1);
+			counter_add(&rxq->count.oversize, 1);
 			continue; /* the next packet uses its mbuf */
 		}
 		if (nb_rest != 0 && !copy_rest(rxq, batch, m, packet, whole, nb_rest))
@@ -319,7 +319,7 @@ rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, boo
 	give_back(rxq->first_pool, bufs + out, n - out);
 	batch->used = i;
 	batch->delivered = out;
-	replay_count(&rxq->count.copied, out);
+	counter_add(&rxq->count.copied, out);
 }
 
 #endif /* REPLAY_FILL_H */

@@ -70,11 +70,11 @@ fill_ring(struct replay_rxq *rxq, uint64_t now)
 	if (due <= taken)
 		return;
 	if (due - taken > rxq->count.most_waiting)
-		__atomic_store_n(&rxq->count.most_waiting, due - taken, __ATOMIC_RELAXED);
+		counter_set(&rxq->count.most_waiting, due - taken);
 	if (due - taken <= rxq->nb_desc)
 		return;
 	next = due - rxq->nb_desc;
-	replay_count(&rxq->count.missed, next - taken);
+	counter_add(&rxq->count.missed, next - taken);
 	rxq->loop = next / rxq->nb_mine;
 	rxq->next = (uint32_t)(next % rxq->nb_mine);
 }
@@ -210,14 +210,13 @@ count_faults(struct replay_rxq *rxq, const struct batch *batch)
 
 	if (batch->used < batch->n)
 		lost = batch->pick[batch->used].lost;
-	replay_count(&count[REPLAY_LOSS], lost[0]);
-	replay_count(&count[REPLAY_BURST_LOSS], lost[1]);
+	counter_add(&count[REPLAY_LOSS], lost[0]);
+	counter_add(&count[REPLAY_BURST_LOSS], lost[1]);
 	for (uint32_t i = 0; i < batch->used; i++) {
-		replay_count(
-			&count[REPLAY_REORDER], batch->pick[i].moved && !batch->pick[i].second);
-		replay_count(&count[REPLAY_DUPLICATE], batch->pick[i].second);
-		replay_count(&count[REPLAY_CORRUPT], batch->pick[i].corrupt);
-		replay_count(&count[REPLAY_TRUNCATE], batch->pick[i].truncated);
+		counter_add(&count[REPLAY_REORDER], batch->pick[i].moved && !batch->pick[i].second);
+		counter_add(&count[REPLAY_DUPLICATE], batch->pick[i].second);
+		counter_add(&count[REPLAY_CORRUPT], batch->pick[i].corrupt);
+		counter_add(&count[REPLAY_TRUNCATE], batch->pick[i].truncated);
 	}
 }
 
@@ -230,7 +229,7 @@ count_lateness(struct replay_rxq *rxq, const struct batch *batch, uint64_t now)
 		const unsigned __int128 late =
 			(unsigned __int128)(now - batch->due[i]) * ns_per_cycle;
 
-		replay_count(&rxq->count.late[replay_late_bin((uint64_t)(late >> 32))], 1);
+		counter_add(&rxq->count.late[replay_late_bin((uint64_t)(late >> 32))], 1);
 	}
 }
 
@@ -339,12 +338,12 @@ rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool 
 		 * dropped */
 		passed -= RTE_MIN(passed, batch.used - batch.delivered);
 		nb_rx += batch.delivered;
-		replay_count(&rxq->count.packets, batch.delivered);
-		replay_count(&rxq->count.bytes, batch.bytes);
+		counter_add(&rxq->count.packets, batch.delivered);
+		counter_add(&rxq->count.bytes, batch.bytes);
 		if (batch.used < batch.n) {
 			rxq->next = faulty ? batch.pick[batch.used].own : rxq->next + batch.used;
 			rxq->again = faulty && batch.pick[batch.used].second;
-			replay_count(&rxq->count.wait[batch.wait], 1);
+			counter_add(&rxq->count.wait[batch.wait], 1);
 			break;
 		}
 		rxq->next = end;

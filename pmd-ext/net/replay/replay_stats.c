@@ -10,40 +10,26 @@
 
 static_assert(sizeof(struct replay_rx_counters) % sizeof(uint64_t) == 0, "counters and no more");
 
-static uint64_t
-load(const uint64_t *counter)
-{
-	return __atomic_load_n(counter, __ATOMIC_RELAXED);
-}
-
-/* Reads all counters of a queue while it is polled. */
-static void
-load_all(void *to, const void *from, size_t size)
-{
-	for (size_t i = 0; i < size / sizeof(uint64_t); i++)
-		((uint64_t *)to)[i] = load((const uint64_t *)from + i);
-}
-
 /* Adds up all counters; most_waiting is a maximum. */
 static void
 add_rx(struct replay_rx_counters *sum, const struct replay_rx_counters *count,
 	const struct replay_rx_counters *base)
 {
-	const uint64_t waiting = load(&count->most_waiting);
+	const uint64_t waiting = counter_get(&count->most_waiting);
 	const uint64_t most = RTE_MAX(sum->most_waiting, waiting);
 
 	for (size_t i = 0; i < sizeof(*sum) / sizeof(uint64_t); i++)
 		((uint64_t *)sum)[i] +=
-			load((const uint64_t *)count + i) - ((const uint64_t *)base)[i];
+			counter_get((const uint64_t *)count + i) - ((const uint64_t *)base)[i];
 	sum->most_waiting = most;
 }
 
 static void
 add_tx(struct replay_tx_counters *sum, const struct replay_txq *txq)
 {
-	sum->packets += load(&txq->count.packets) - txq->base.packets;
-	sum->bytes += load(&txq->count.bytes) - txq->base.bytes;
-	sum->dropped += load(&txq->count.dropped) - txq->base.dropped;
+	sum->packets += counter_get(&txq->count.packets) - txq->base.packets;
+	sum->bytes += counter_get(&txq->count.bytes) - txq->base.bytes;
+	sum->dropped += counter_get(&txq->count.dropped) - txq->base.dropped;
 }
 
 void
@@ -134,9 +120,9 @@ replay_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats COMPAT_QUE
 
 		if (rxq == NULL || qstats == NULL || q >= RTE_ETHDEV_QUEUE_STAT_CNTRS)
 			continue;
-		qstats->q_ipackets[q] = load(&rxq->count.packets) - rxq->base.packets;
-		qstats->q_ibytes[q] = load(&rxq->count.bytes) - rxq->base.bytes;
-		qstats->q_errors[q] = load(&rxq->count.oversize) - rxq->base.oversize;
+		qstats->q_ipackets[q] = counter_get(&rxq->count.packets) - rxq->base.packets;
+		qstats->q_ibytes[q] = counter_get(&rxq->count.bytes) - rxq->base.bytes;
+		qstats->q_errors[q] = counter_get(&rxq->count.oversize) - rxq->base.oversize;
 	}
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++) {
 		const struct replay_txq *txq = dev->data->tx_queues[q];
@@ -145,8 +131,9 @@ replay_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats COMPAT_QUE
 			continue;
 		add_tx(&tx, txq);
 		if (qstats != NULL && q < RTE_ETHDEV_QUEUE_STAT_CNTRS) {
-			qstats->q_opackets[q] = load(&txq->count.packets) - txq->base.packets;
-			qstats->q_obytes[q] = load(&txq->count.bytes) - txq->base.bytes;
+			qstats->q_opackets[q] =
+				counter_get(&txq->count.packets) - txq->base.packets;
+			qstats->q_obytes[q] = counter_get(&txq->count.bytes) - txq->base.bytes;
 		}
 	}
 	stats->opackets = tx.packets;
@@ -165,15 +152,15 @@ replay_stats_reset(struct rte_eth_dev *dev)
 
 		if (rxq == NULL)
 			continue;
-		load_all(&rxq->base, &rxq->count, sizeof(rxq->count));
+		counters_get(&rxq->base, &rxq->count, sizeof(rxq->count));
 		/* reset the maximum; a concurrent poll may restore the old value */
-		__atomic_store_n(&rxq->count.most_waiting, 0, __ATOMIC_RELAXED);
+		counter_set(&rxq->count.most_waiting, 0);
 	}
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++) {
 		struct replay_txq *txq = dev->data->tx_queues[q];
 
 		if (txq != NULL)
-			load_all(&txq->base, &txq->count, sizeof(txq->count));
+			counters_get(&txq->base, &txq->count, sizeof(txq->count));
 	}
 	replay->removed_rx = (struct replay_rx_counters){0};
 	replay->removed_tx = (struct replay_tx_counters){0};

@@ -185,10 +185,10 @@ write_burst(struct replay_txq *txq, struct rte_mbuf **bufs, uint16_t nb_bufs)
 		bytes += bufs[i]->pkt_len;
 	}
 	if (flush(file)) {
-		replay_count(&txq->count.packets, nb_bufs);
-		replay_count(&txq->count.bytes, bytes);
+		counter_add(&txq->count.packets, nb_bufs);
+		counter_add(&txq->count.bytes, bytes);
 	} else {
-		replay_count(&txq->count.dropped, nb_bufs);
+		counter_add(&txq->count.dropped, nb_bufs);
 		file->lost += nb_bufs;
 	}
 	rte_spinlock_unlock(&file->lock);
@@ -202,11 +202,11 @@ replay_tx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs)
 	switch (txq->dev->args.tx) {
 	case REPLAY_TX_COUNT:
 		for (uint16_t i = 0; i < nb_bufs; i++)
-			replay_count(&txq->count.bytes, bufs[i]->pkt_len);
-		replay_count(&txq->count.packets, nb_bufs);
+			counter_add(&txq->count.bytes, bufs[i]->pkt_len);
+		counter_add(&txq->count.packets, nb_bufs);
 		break;
 	case REPLAY_TX_DROP:
-		replay_count(&txq->count.dropped, nb_bufs);
+		counter_add(&txq->count.dropped, nb_bufs);
 		break;
 	case REPLAY_TX_FILE:
 		write_burst(txq, bufs, nb_bufs);

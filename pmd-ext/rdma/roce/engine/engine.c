@@ -198,7 +198,7 @@ roce_control_tx(struct roce_dev *dev, uint16_t pg, struct rte_mbuf *m)
 {
 	if (rte_ring_sp_enqueue(dev->poll_groups[pg]->to_pg, m) == 0)
 		return 0;
-	__atomic_store_n(&dev->control_full, dev->control_full + 1, __ATOMIC_RELAXED);
+	counter_add(&dev->control_full, 1);
 	rte_pktmbuf_free(m);
 	return -ENOBUFS;
 }

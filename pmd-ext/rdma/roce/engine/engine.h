@@ -14,6 +14,7 @@
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
+#include "counter.h"
 #include "roce.h"
 #include "engine/copy.h"
 #include "engine/prefetch.h"
@@ -175,7 +176,7 @@ roce_poll_group_streams(struct roce_poll_group *pg, bool stream)
 static inline void
 roce_count_n(struct roce_poll_group *pg, enum roce_stat stat, uint64_t n)
 {
-	__atomic_store_n(&pg->stats[stat], pg->stats[stat] + n, __ATOMIC_RELAXED);
+	counter_add(&pg->stats[stat], n);
 }
 
 static inline void

@@ -485,12 +485,12 @@ rdma_roce_uc_info_get(const struct rdma_qp *base, struct rdma_roce_uc_info *info
 			base->pd->dev->name, base->qpn);
 		return -EINVAL;
 	}
-	info->messages = __atomic_load_n(&qp->uc.messages, __ATOMIC_RELAXED);
-	info->gaps = __atomic_load_n(&qp->uc.gaps, __ATOMIC_RELAXED);
-	info->lost = __atomic_load_n(&qp->uc.lost, __ATOMIC_RELAXED);
-	info->dropped = __atomic_load_n(&qp->uc.dropped, __ATOMIC_RELAXED);
-	info->duplicates = __atomic_load_n(&qp->uc.duplicates, __ATOMIC_RELAXED);
-	info->refused = __atomic_load_n(&qp->uc.refused, __ATOMIC_RELAXED);
+	info->messages = counter_get(&qp->uc.messages);
+	info->gaps = counter_get(&qp->uc.gaps);
+	info->lost = counter_get(&qp->uc.lost);
+	info->dropped = counter_get(&qp->uc.dropped);
+	info->duplicates = counter_get(&qp->uc.duplicates);
+	info->refused = counter_get(&qp->uc.refused);
 	return 0;
 }
 

@@ -10,6 +10,7 @@
  * are posted. Indexes are not wrapped; the length of the ring is a power of two.
  */
 
+#include "counter.h"
 #include "engine/cq.h"
 #include "engine/frame.h"
 #include "engine/engine.h"
@@ -363,12 +364,5 @@ void roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak);
  * @param more packets of it that are not taken, to be counted
  */
 void roce_uc_abandon(struct roce_qp *qp, uint32_t more);
-
-/** Add to a counter of a UC queue pair. Only the poll group's lcore writes; any thread may read. */
-static inline void
-roce_uc_count(uint64_t *counter, uint64_t n)
-{
-	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
-}
 
 #endif

@@ -204,7 +204,7 @@ deliver(struct roce_qp *qp, const struct roce_packet *pkt, uint32_t imm)
 	};
 	reference->m = NULL;
 	roce_count_n(pg, ROCE_RX_BYTES, qp->resp.received);
-	roce_uc_count(&qp->uc.messages, 1);
+	counter_add(&qp->uc.messages, 1);
 }
 
 bool

@@ -41,7 +41,7 @@ roce_uc_abandon(struct roce_qp *qp, uint32_t more)
 		roce_count_n(qp->poll_group, ROCE_RX_UC_DROP, begun);
 		roce_count_n(qp->poll_group, ROCE_RX_UC_BEGUN, -(uint64_t)begun);
 	}
-	roce_uc_count(&qp->uc.dropped, begun + more);
+	counter_add(&qp->uc.dropped, begun + more);
 	r->inbound = ROCE_IN_SKIP;
 }
 
@@ -49,7 +49,7 @@ roce_uc_abandon(struct roce_qp *qp, uint32_t more)
 static void
 uc_refuse(struct roce_qp *qp)
 {
-	roce_uc_count(&qp->uc.refused, 1);
+	counter_add(&qp->uc.refused, 1);
 	roce_uc_abandon(qp, 1);
 }
 
@@ -347,7 +347,7 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 		r->behind_psn = roce_psn_add(pkt->psn, 1);
 		if (r->behind <= UC_RESTARTED) {
 			roce_count(qp->poll_group, ROCE_RX_DUPLICATE);
-			roce_uc_count(&qp->uc.duplicates, 1);
+			counter_add(&qp->uc.duplicates, 1);
 			return false;
 		}
 	}
@@ -355,9 +355,9 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 	r->heard = qp->poll_group->now;
 	if (unlikely(ahead != 0)) {
 		roce_count(qp->poll_group, ROCE_RX_GAP);
-		roce_uc_count(&qp->uc.gaps, 1);
+		counter_add(&qp->uc.gaps, 1);
 		/* far behind: the peer has restarted with another PSN, and no loss is known */
-		roce_uc_count(&qp->uc.lost, RTE_MAX(ahead, 0));
+		counter_add(&qp->uc.lost, RTE_MAX(ahead, 0));
 		roce_uc_abandon(qp, 0);
 	}
 	r->expected_psn = roce_psn_add(pkt->psn, 1);
@@ -372,7 +372,7 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 	}
 	if (r->inbound == ROCE_IN_SKIP) {
 		roce_count(qp->poll_group, ROCE_RX_UC_DROP);
-		roce_uc_count(&qp->uc.dropped, 1);
+		counter_add(&qp->uc.dropped, 1);
 		return false;
 	}
 	if (!in_order(qp, pkt)) {
@@ -385,7 +385,7 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 	if ((pkt->flags & ROCE_F_SEND ? take_send(qp, pkt) : take_write(qp, pkt)) == EXECUTED) {
 		roce_count_n(qp->poll_group, ROCE_RX_BYTES, pkt->length);
 		if (pkt->flags & ROCE_F_LAST)
-			roce_uc_count(&qp->uc.messages, 1);
+			counter_add(&qp->uc.messages, 1);
 	}
 	return false;
 }

@@ -9,6 +9,7 @@
  * Events go to the application.
  */
 
+#include "counter.h"
 #include "roce.h"
 #include "cm/conn_table.h"
 #include "net/ip.h"
@@ -90,7 +91,7 @@ struct roce_control {
 static inline void
 roce_control_count(struct roce_control *c, enum roce_control_stat stat)
 {
-	__atomic_store_n(&c->stats[stat], c->stats[stat] + 1, __ATOMIC_RELAXED);
+	counter_add(&c->stats[stat], 1);
 }
 
 /** Update the time. Calls of the application occur between two polls. */

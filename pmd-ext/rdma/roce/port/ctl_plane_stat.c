@@ -50,7 +50,6 @@ roce_control_xstats_get(const struct roce_dev *dev, struct rdma_xstat *x, unsign
 	unsigned int i;
 
 	for (i = 0; i < RTE_MIN(n, (unsigned int)ROCE_CONTROL_STATS); i++)
-		x[i] = (struct rdma_xstat){
-			names[i], __atomic_load_n(&dev->control->stats[i], __ATOMIC_RELAXED)};
+		x[i] = (struct rdma_xstat){names[i], counter_get(&dev->control->stats[i])};
 	return ROCE_CONTROL_STATS;
 }

@@ -72,12 +72,9 @@ roce_xstats_get(const struct rdma_dev *base, struct rdma_xstat *x, unsigned int 
 
 	for (i = 0; i < RTE_MIN(n, (unsigned int)ROCE_STATS); i++) {
 		x[i].name = name[i];
-		x[i].value = i == ROCE_TX_CONTROL_FULL
-			? __atomic_load_n(&dev->control_full, __ATOMIC_RELAXED)
-			: 0;
+		x[i].value = i == ROCE_TX_CONTROL_FULL ? counter_get(&dev->control_full) : 0;
 		for (pg = 0; pg < dev->nb_poll_groups; pg++)
-			x[i].value +=
-				__atomic_load_n(&dev->poll_groups[pg]->stats[i], __ATOMIC_RELAXED);
+			x[i].value += counter_get(&dev->poll_groups[pg]->stats[i]);
 	}
 	i = RTE_MIN(n, (unsigned int)ROCE_STATS);
 	return ROCE_STATS + roce_control_xstats_get(dev, x + i, n - i);

@@ -24,6 +24,13 @@ counter_set(uint64_t *counter, uint64_t value)
 	__atomic_store_n(counter, value, __ATOMIC_RELAXED);
 }
 
+/** Subtract n from a counter of something that exists now. Only its writer may call this. */
+static inline void
+counter_sub(uint64_t *counter, uint64_t n)
+{
+	__atomic_store_n(counter, *counter - n, __ATOMIC_RELAXED);
+}
+
 /** As counter_set(), for a member of any other size. */
 #define COUNTER_SET(member, value) __atomic_store_n(&(member), (value), __ATOMIC_RELAXED)
 
@@ -34,12 +41,17 @@ counter_get(const uint64_t *counter)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-/** Copy a structure of counters, each with one atomic load. @param size  a multiple of 8 */
+/**
+ * Copy a structure of counters and values of at most 8 bytes, with atomic loads of 8 bytes.
+ * @param size  a multiple of 8
+ */
 static inline void
 counters_get(void *to, const void *from, size_t size)
 {
-	for (size_t i = 0; i < size / sizeof(uint64_t); i++)
-		((uint64_t *)to)[i] = counter_get((const uint64_t *)from + i);
+	typedef uint64_t __attribute__((may_alias)) word;
+
+	for (size_t i = 0; i < size / sizeof(word); i++)
+		((word *)to)[i] = __atomic_load_n((const word *)from + i, __ATOMIC_RELAXED);
 }
 
 #endif /* COUNTER_H */
