@@ -19,7 +19,7 @@
  * first is damaged. In other files there is no CRC, and `schema_fault` is set.
  *
  * If the disk cannot read a mapped file, or another process truncates it, the process is killed by
- * SIGBUS. Data that is read through a window (recovery/window.h) is zero in these cases: the CRC of
+ * SIGBUS. Data that is read through a window (io/window.h) is zero in these cases: the CRC of
  * the batch is then wrong.
  *
  * The size of a file bounds time and memory, whatever the file contains: metadata texts must not be
@@ -29,7 +29,7 @@
 #define ARROW_READER_H
 
 #include "arrow/schema.h"
-#include "recovery/window.h"
+#include "io/window.h"
 
 /** A record batch of a file. */
 struct arrow_read_batch {

@@ -25,8 +25,8 @@
 #include <stdint.h>
 
 #include "arrow/crc32c.h"
+#include "io/file_io.h"
 
-#define ARROW_BLOCK	  4096 /**< alignment of messages and bodies in a file */
 #define ARROW_MAGIC	  "ARROW1"
 #define ARROW_MAGIC_SIZE  6
 #define ARROW_NODES_MAX	  64  /**< maximum field nodes of a schema */

@@ -19,7 +19,6 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "arrow/schema.h"
 #include "io/dir_lock.h"
 #include "io/direct_io.h"
 #include "io/file_lock.h"

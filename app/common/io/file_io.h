@@ -14,8 +14,9 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#define ARROW_IO_VECTORS   160 /**< maximum parts of a write */
-#define ARROW_IO_DEPTH_MAX 64  /**< maximum writes in flight */
+#define ARROW_BLOCK	   4096 /**< alignment of writes: of messages and bodies in a file */
+#define ARROW_IO_VECTORS   160	/**< maximum parts of a write */
+#define ARROW_IO_DEPTH_MAX 64	/**< maximum writes in flight */
 
 /** How a file is written, in ascending order of preference. */
 enum arrow_io_mode {

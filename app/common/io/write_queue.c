@@ -8,7 +8,6 @@
 
 #include <liburing.h>
 
-#include "arrow/schema.h"
 #include "io/write_queue.h"
 
 #define SUBMIT_TRIES 8 /* a signal or a lack of kernel memory seldom lasts longer */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "recovery/window.h"
+#include "io/window.h"
 
 #define PAGE   UINT64_C(4096)
 #define CHUNK  (UINT64_C(256) << 10) /* bytes of one read */
