@@ -9,9 +9,9 @@
 
 #include "geometry/file.h"
 
-/* A value that the file and an option may have. @param option  0: not given */
+/* Choose the value of an option or of a file; both must agree. @param option, file  0: not given */
 static int
-one_of(const char *name, double option, double file, double *value)
+choose_value(const char *name, double option, double file, double *value)
 {
 	if (option != 0.0 && file != 0.0 && option != file) {
 		warnx("--%s: found %.9g, expected no such option, or %.9g as in the file of "
@@ -44,7 +44,8 @@ read_geometry(struct frame_source *source, struct jungfrau_model_config *config)
 		warnx("--geometry: %s", message);
 		return ret;
 	}
-	ret = one_of("distance", config->distance, g->distance_metres * 1e3, &config->distance);
+	ret = choose_value(
+		"distance", config->distance, g->distance_metres * 1e3, &config->distance);
 	if (ret == 0 && g->energy_ev != 0.0)
 		config->energy = g->energy_ev / 1e3;
 	if (ret == 0 && !(config->energy >= 1.0 && config->energy <= 100.0)) {

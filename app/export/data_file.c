@@ -102,8 +102,8 @@ has_frames(hid_t file, const struct export *e, size_t first, hsize_t nb)
 	return ok;
 }
 
-/* Checks of a file that exists. A child process makes them. */
-struct question {
+/* Parameters and results of the check of an existing file, which a child process executes. */
+struct file_check {
 	const struct export *e;
 	char path[PATH_MAX];
 	const char *group; /* that has the identity of the run */
@@ -116,7 +116,7 @@ struct question {
 static void
 count_images(void *state)
 {
-	struct question *q = state;
+	struct file_check *q = state;
 	hsize_t dims[3] = {0};
 	hid_t set = -1, space = -1;
 	struct h5 h;
@@ -138,7 +138,7 @@ count_images(void *state)
 hsize_t
 data_file_images(const struct export *e, uint32_t number)
 {
-	struct question q = {.e = e};
+	struct file_check q = {.e = e};
 
 	data_file_path(e, number, q.path);
 	if (access(q.path, F_OK) < 0 || child_process_call(count_images, &q, sizeof(q)) < 0)
@@ -151,7 +151,7 @@ static const char no_data_file[] = "exists, but is no data file of braggline-exp
 static void
 check(void *state)
 {
-	struct question *q = state;
+	struct file_check *q = state;
 	const struct export *e = q->e;
 	char run[64] = "";
 	struct h5 h;
@@ -174,7 +174,7 @@ check(void *state)
 int
 data_file_check(struct export *e, uint32_t number)
 {
-	struct question q = {
+	struct file_check q = {
 		.e = e, .first = export_first(e, number), .nb = export_count(e, number)};
 	int ret;
 
@@ -220,7 +220,7 @@ data_file_create_images(struct h5 *h, hid_t data, const struct export *e, hsize_
 static void
 compare_frames(void *state)
 {
-	struct question *q = state;
+	struct file_check *q = state;
 	const struct export *e = q->e;
 	hsize_t dims = 0, zero = 0, count;
 	uint64_t *frame = calloc(q->nb + 1, sizeof(*frame));
@@ -259,7 +259,7 @@ ssize_t
 data_file_same_frames(
 	const struct export *e, const char *path, const char *group, size_t first, size_t nb)
 {
-	struct question q = {.e = e, .group = group, .first = first, .nb = nb};
+	struct file_check q = {.e = e, .group = group, .first = first, .nb = nb};
 
 	if (access(path, F_OK) < 0)
 		return errno == ENOENT ? 0 : -EEXIST;

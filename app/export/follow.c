@@ -21,30 +21,30 @@
 #include "h5_driver.h"
 
 #define LIST_SECONDS  1
-#define RETRY_SECONDS 10 /* after an error; twice as long after each further one */
+#define RETRY_SECONDS 10 /* delay after an error, doubled after each further one */
 #define RETRY_MAX     600
 #define IDLE_MS	      100
-#define LOWEST	      19 /* priority */
+#define LOWEST_NICE   19 /* lowest priority of setpriority(2) */
 
 /*
- * The kernel writes pages of files without the priority of the process. So while disks are busy, a
- * follower in the background works for one twentieth of the time.
+ * The kernel writes back dirty pages regardless of the priority of the process. While disks are
+ * busy, a follower in the background therefore works only 1/20 of the time.
  */
 #define PRESSURE_MAX  25 /* percent of the time in which some task waits for a disk */
-#define PRESSURE_IDLE 19 /* times as long as the work */
+#define PRESSURE_IDLE 19 /* length of a pause, relative to the work before it */
 #define PAUSE_MAX     5	 /* seconds */
 
-/* The files of a run in a directory: of a store, all that the directory has. */
+/* The files of a run in a directory. In a directory of a store, all files are of one run. */
 struct group {
-	char *path; /* of the directory, or of the run's files without a set's number */
+	char *path; /* store: the directory; else the path of the files without the set number */
 	char *output;
 	char **stem;
 	size_t nb_stems, nb_added;
-	bool wanted; /* it is exported */
-	bool ended;  /* until it has further files */
+	bool wanted; /* the group is exported, see is_exported() */
+	bool ended;  /* the export is complete, unless further files appear */
 	bool failed;
 	bool incomplete; /* batches were left out */
-	double retry_at; /* after an error; 0: not */
+	double retry_at; /* time of the next attempt after an error; 0: no error */
 	double retry_seconds;
 	struct follow_run *run;
 };
@@ -60,7 +60,7 @@ struct follower {
 static volatile sig_atomic_t stopping;
 
 static void
-stop(int number)
+on_signal(int number)
 {
 	if (stopping != 0)
 		export_stop(number);
@@ -98,7 +98,7 @@ find_group(struct follower *f, const char *path, const char *output)
 	return &more[f->nb++];
 }
 
-/* @return 1: added; 0: it is there; -ENOMEM */
+/* Adds a stem unless it is in the list. @return 1: added; 0: it was there; -ENOMEM */
 static int
 add_stem(struct group *g, const char *stem)
 {
@@ -162,7 +162,7 @@ exported_at(const char *dir)
  * whose export did not end.
  */
 static bool
-is_wanted(const struct follower *f, const char *stem, const char *output)
+is_exported(const struct follower *f, const char *stem, const char *output)
 {
 	const time_t exported = exported_at(output);
 	char path[PATH_MAX];
@@ -205,7 +205,7 @@ list_directory(struct follower *f, const char *dir)
 			ret = add_stem(g, list.run[i].stem[k]);
 			if (ret == 1)
 				g->wanted |= !f->o->background || !f->first ||
-					is_wanted(f, list.run[i].stem[k], output);
+					is_exported(f, list.run[i].stem[k], output);
 		}
 		ret = ret > 0 ? 0 : ret;
 	}
@@ -314,9 +314,12 @@ disk_pressure(void)
 	return percent;
 }
 
-/* Leaves the disks to the program that writes a run. @param seconds  of work since the last call */
+/*
+ * Pauses so that programs that write runs can use the disks. @param seconds  work since the last
+ * call
+ */
 static void
-give_way(const struct follower *f, double seconds)
+pause_for_writers(const struct follower *f, double seconds)
 {
 	double pause = seconds * PRESSURE_IDLE;
 	struct timespec t;
@@ -328,7 +331,7 @@ give_way(const struct follower *f, double seconds)
 		return;
 	pause = pause < PAUSE_MAX ? pause : PAUSE_MAX;
 	t = (struct timespec){.tv_sec = pause, .tv_nsec = (pause - (time_t)pause) * 1e9};
-	/* a signal ends it */
+	/* a signal ends the pause */
 	nanosleep(&t, NULL);
 }
 
@@ -338,16 +341,16 @@ run_in_background(void)
 {
 	const pid_t parent = getppid();
 
-	(void)setpriority(PRIO_PROCESS, 0, LOWEST);
+	(void)setpriority(PRIO_PROCESS, 0, LOWEST_NICE);
 	(void)syscall(
 		SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
 	(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-	/* it may have ended before */
+	/* the parent may have ended before prctl() */
 	if (getppid() != parent)
-		stop(SIGTERM);
+		on_signal(SIGTERM);
 }
 
-/* One process writes the files of a directory. @return 0; -EINVAL: printed */
+/* Locks the directories, so that only one process writes into them. @return 0; -EINVAL: printed */
 static int
 lock_directories(const struct options *o)
 {
@@ -383,7 +386,7 @@ report_ring(void)
 int
 follow(const struct options *o)
 {
-	struct sigaction action = {.sa_handler = stop};
+	struct sigaction action = {.sa_handler = on_signal};
 	struct follower f = {.o = o, .first = true, .started = time(NULL)};
 	const struct timespec idle = {.tv_nsec = IDLE_MS * 1000000};
 	double listed = 0, begin;
@@ -412,7 +415,7 @@ follow(const struct options *o)
 		report_ring();
 		if (last && !busy)
 			break;
-		give_way(&f, now() - begin);
+		pause_for_writers(&f, now() - begin);
 		if (!busy)
 			nanosleep(&idle, NULL);
 	}

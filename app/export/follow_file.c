@@ -43,7 +43,7 @@ follow_file_open(
 
 /* Checks whether the writer has renamed the file. A receiver does this last. */
 static void
-look_at_name(struct follow_file *g)
+check_rename(struct follow_file *g)
 {
 	const size_t length = strlen(g->file->path) - strlen(".part");
 	struct stat ours, named;
@@ -66,7 +66,7 @@ look_at_name(struct follow_file *g)
 
 /* Continues after the last batch that the file still has. @return 0, -errno */
 static int
-look_at_size(struct follow_file *g)
+check_size(struct follow_file *g)
 {
 	struct follow_batch *b;
 	struct stat st;
@@ -228,8 +228,8 @@ follow_file_next(struct follow_file *g)
 		return 0;
 	wait_for_next(g);
 	/* read the name first: batches that are written before the rename are then seen */
-	look_at_name(g);
-	ret = look_at_size(g);
+	check_rename(g);
+	ret = check_size(g);
 	if (ret < 0)
 		return ret;
 	state = g->at < g->limit ? read_batch(g, &record, &length) : SCAN_RECORD_NONE;

@@ -39,7 +39,7 @@ now(void)
 
 /* Frees the pixels of other files. */
 static void
-use_pixels(struct follow_run *r, struct follow_file *g)
+keep_pixels_of(struct follow_run *r, struct follow_file *g)
 {
 	if (r->loaded != NULL && r->loaded != g)
 		follow_file_forget(r->loaded);
@@ -55,7 +55,7 @@ load_pixels(void *run, size_t image, struct scan_record **record)
 	struct follow_file *g = &r->source[row->set][ARROW_IMAGES];
 	int ret;
 
-	use_pixels(r, g);
+	keep_pixels_of(r, g);
 	ret = follow_file_load(g, row->batch);
 	if (ret < 0)
 		snprintf(r->e.message, sizeof(r->e.message),
@@ -192,7 +192,7 @@ read_file(struct follow_run *r, uint32_t set, enum arrow_table table)
 		const uint32_t batch = f->reader.nb_batches - 1;
 
 		if (table == ARROW_IMAGES) {
-			use_pixels(r, g);
+			keep_pixels_of(r, g);
 			follow_file_read_ahead(g, &r->read_ahead);
 		} else {
 			follow_file_forget(g);
@@ -357,7 +357,7 @@ add_images(struct follow_run *r)
  * @param all  search all rows: files of several starts of a receiver may be read in any order
  */
 static void
-pair(struct follow_run *r, bool all)
+match_rows(struct follow_run *r, bool all)
 {
 	struct selection_image *m;
 	size_t i, k;
@@ -468,9 +468,9 @@ write_sparse(struct follow_run *r, bool last)
 
 	if (ret != 1)
 		return ret;
-	pair(r, false);
+	match_rows(r, false);
 	if (last)
-		pair(r, true);
+		match_rows(r, true);
 	ret = sparse_live_write(&r->sparse, e);
 	return ret == 0 || ret == -EINTR ? ret : export_complain("%s%s", e->message, "");
 }
@@ -497,9 +497,9 @@ write_master(struct follow_run *r, bool last)
 	}
 	/* images that are in memory but not in a file yet are not in the master */
 	e->images.nb = r->written;
-	pair(r, false);
+	match_rows(r, false);
 	if (last)
-		pair(r, true);
+		match_rows(r, true);
 	ret = master_write(e);
 	if (ret == 0 && r->in_master == 0)
 		ret = geometry_files_write(e, false);

@@ -20,11 +20,11 @@
 #endif
 
 #define PAGE	   UINT64_C(4096)      /* alignment of O_DIRECT, as of Arrow files */
-#define COPY	   (UINT64_C(1) << 20) /* bytes that are copied at a time, if they must be */
-#define STREAM_MIN (64 << 10)	       /* bytes of a write that is not small */
-/* space that is allocated at a time: as much as the file has, within these limits @{ */
-#define ROOM_MIN (UINT64_C(64) << 20)
-#define ROOM_MAX (UINT64_C(256) << 20)
+#define COPY_BYTES (UINT64_C(1) << 20) /* bytes copied at a time from data that are not aligned */
+#define STREAM_MIN (64 << 10)	       /* minimum bytes of a write with O_DIRECT */
+/* limits of the space allocated at a time, which is as much as the file already has @{ */
+#define ALLOCATE_MIN (UINT64_C(64) << 20)
+#define ALLOCATE_MAX (UINT64_C(256) << 20)
 /* @} */
 #define DEPTH	    8 /* chunks in flight: more were not faster */
 #define ADDRESS_MAX ((haddr_t)INT64_MAX)
@@ -38,8 +38,8 @@ struct loan {
 
 /* A write of a chunk. */
 struct chunk_write {
-	struct iovec part[2]; /* the last page of the chunk before, the whole pages of this one */
-	uint8_t *page;	      /* for that page */
+	struct iovec part[2]; /* last page of the previous chunk, whole pages of this one */
+	uint8_t *page;	      /* buffer for the first part */
 	struct loan loan;
 	bool busy;
 };
@@ -50,29 +50,30 @@ struct file {
 	int direct; /* the same file with O_DIRECT; -1: not possible */
 	haddr_t eoa, eof;
 	/*
-	 * Bytes of the file that are allocated, up to which it is as long: ext4 makes one direct
-	 * write at a time if they make a file longer. Cut at `eof` when the file is closed.
+	 * Length of the file with the space that is allocated ahead, because ext4 serialises direct
+	 * writes that extend a file. The file is truncated to `eof` when it is closed.
 	 */
 	uint64_t allocated;
-	bool is_full; /* nothing more can be allocated ahead */
+	bool is_full; /* no more space can be allocated ahead */
 	int error;    /* errno of the first write that failed; 0: none */
 	/*
-	 * the last bytes of a large write that do not fill a page, and zeros. They are not in the
-	 * file yet: they are written with the next page, or before anything else @{
+	 * The last bytes of a large write that do not fill a page, followed by zeros. They are
+	 * written with the next large write if it continues here, and otherwise before any other
+	 * access @{
 	 */
 	uint8_t *tail; /* a page */
 	uint64_t tail_at, tail_size;
 	/* @} */
-	struct write_queue *queue; /* of `direct`; NULL: no large write yet */
+	struct write_queue *queue; /* queue of `direct`; NULL: no large write yet */
 	struct chunk_write write[DEPTH];
 	bool is_stuck;	  /* io_uring no longer reports which writes have ended */
-	uint8_t *pages;	  /* of the tail and of `write` */
-	struct loan loan; /* of the chunk that HDF5 writes now */
-	uint8_t *copy;	  /* COPY bytes, of data that are not at a page; NULL: not needed yet */
+	uint8_t *pages;	  /* memory of the tail and of write[].page */
+	struct loan loan; /* memory of the chunk that HDF5 is about to write */
+	uint8_t *copy;	  /* [COPY_BYTES] for data not aligned to pages; NULL: not needed yet */
 };
 
 static hid_t driver = H5I_INVALID_HID;
-static int ring_error; /* -errno of the last ring that could not be made */
+static int ring_error; /* -errno of the last failed creation of a ring */
 
 static struct file *
 file_of(H5FD_t *common)
@@ -126,7 +127,7 @@ keep_error(struct file *f, int error)
 }
 
 static void
-end_loan(struct loan *l)
+return_loan(struct loan *l)
 {
 	if (l->drop != NULL)
 		l->drop(l->memory);
@@ -142,13 +143,13 @@ wait_for_write(struct file *f)
 		f->queue == NULL || f->is_stuck ? 0 : write_queue_reap(f->queue, true, &done);
 
 	if (ret < 0) {
-		/* the kernel may still read the memory, so it stays lent */
+		/* the kernel may still read the memory: do not return it */
 		f->is_stuck = true;
 		(void)keep_error(f, -ret);
 	} else if (ret > 0) {
 		(void)keep_error(f, -done.error);
 		f->write[done.tag].busy = false;
-		end_loan(&f->write[done.tag].loan);
+		return_loan(&f->write[done.tag].loan);
 	}
 	return ret > 0;
 }
@@ -180,38 +181,38 @@ drain(struct file *f)
 	return write_tail(f);
 }
 
-/* Cuts the file at its end, and so gives back the space behind it. @return 0; errno */
+/* Truncates the file at its end, which frees the space behind it. @return 0; errno */
 static int
-give_back(struct file *f)
+free_unused_space(struct file *f)
 {
 	wait_for_writes(f);
 	f->allocated = 0;
 	return ftruncate(f->fd, (off_t)f->eof) < 0 ? errno : 0;
 }
 
-/* Allocates space ahead. This waits for the writes in flight, so it is seldom done. */
+/* Allocates space ahead, in large steps because it waits for the writes in flight. */
 static void
 allocate(struct file *f, uint64_t end)
 {
 	uint64_t room;
 
 	while (!f->is_full && f->allocated < end) {
-		room = f->allocated < ROOM_MIN	  ? ROOM_MIN
-			: f->allocated < ROOM_MAX ? f->allocated
-						  : ROOM_MAX;
+		room = f->allocated < ALLOCATE_MIN    ? ALLOCATE_MIN
+			: f->allocated < ALLOCATE_MAX ? f->allocated
+						      : ALLOCATE_MAX;
 		if (fallocate(f->fd, 0, (off_t)f->allocated, (off_t)room) == 0) {
 			f->allocated += room;
 			continue;
 		}
-		/* a full disk: even a call that fails may have allocated some */
-		(void)give_back(f);
+		/* disk full: even a failed call may have allocated space */
+		(void)free_unused_space(f);
 		f->is_full = true;
 	}
 }
 
 /* @return NULL: errno is kept */
 static struct chunk_write *
-free_write(struct file *f)
+get_free_write(struct file *f)
 {
 	do
 		for (unsigned int i = 0; i < DEPTH; i++)
@@ -225,7 +226,7 @@ free_write(struct file *f)
 static int
 write_pages(struct file *f, uint64_t at, const uint8_t *data, uint64_t size, bool with_tail)
 {
-	struct chunk_write *w = free_write(f);
+	struct chunk_write *w = get_free_write(f);
 	unsigned int nb = 0;
 
 	if (w == NULL)
@@ -242,17 +243,17 @@ write_pages(struct file *f, uint64_t at, const uint8_t *data, uint64_t size, boo
 		w->loan = f->loan;
 		f->loan = (struct loan){0};
 	}
-	/* it has a place: there are no more writes than DEPTH */
+	/* cannot fail: at most DEPTH writes are in flight */
 	(void)write_queue_write(f->queue, w->part, nb, at, w - f->write);
-	/* memory that is not lent is the caller's again */
+	/* the caller may reuse memory that is not lent */
 	if (w->loan.drop == NULL)
 		wait_for_writes(f);
 	return f->error;
 }
 
 /*
- * Writes from where the data are. Both begin at a page, and so does the next chunk: the rest of a
- * page is zeros if nothing after it is in the file. @return 0; errno
+ * Writes without a copy. Address and offset are aligned to pages, as those of the next chunk will
+ * be: the rest of the last page is filled with zeros. @return 0; errno
  */
 static int
 write_in_place(struct file *f, uint64_t at, const uint8_t *data, uint64_t size)
@@ -284,7 +285,7 @@ write_large(struct file *f, uint64_t at, const uint8_t *data, uint64_t size)
 	if ((uintptr_t)data % PAGE == 0)
 		return write_in_place(f, at, data, size);
 	for (; ret == 0 && size > 0; data += part, at += part, size -= part) {
-		part = size < COPY ? size : COPY;
+		part = size < COPY_BYTES ? size : COPY_BYTES;
 		memcpy(f->copy, data, part);
 		ret = write_in_place(f, at, f->copy, part);
 	}
@@ -325,7 +326,7 @@ is_large(struct file *f, H5FD_mem_t type, uint64_t at, const void *data, uint64_
 {
 	/* an index may be as large as a chunk; it is written at once */
 	return type == H5FD_MEM_DRAW && size >= STREAM_MIN && at % PAGE == 0 && f->direct >= 0 &&
-		get_queue(f) && ((uintptr_t)data % PAGE == 0 || get_pages(&f->copy, COPY));
+		get_queue(f) && ((uintptr_t)data % PAGE == 0 || get_pages(&f->copy, COPY_BYTES));
 }
 
 static int
@@ -369,7 +370,7 @@ static herr_t
 driver_close(H5FD_t *common)
 {
 	struct file *f = file_of(common);
-	int ret = drain(f), error = f->allocated > 0 || f->is_full ? give_back(f) : 0;
+	int ret = drain(f), error = f->allocated > 0 || f->is_full ? free_unused_space(f) : 0;
 
 	ret = ret != 0 ? ret : error;
 	if (f->queue != NULL)
@@ -545,14 +546,14 @@ h5_driver_write_chunk(hid_t file, hid_t set, const hsize_t *place, const void *c
 
 	/* driver_get_handle() */
 	if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) < 0) {
-		end_loan(&loan);
+		return_loan(&loan);
 		return -1;
 	}
 	f = (struct file *)((uint8_t *)handle - offsetof(struct file, fd));
 	f->loan = loan;
 	ret = H5Dwrite_chunk(set, H5P_DEFAULT, 0, place, size, chunk);
 	/* unless a write has it */
-	end_loan(&f->loan);
+	return_loan(&f->loan);
 	return ret;
 }
 

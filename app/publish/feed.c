@@ -97,9 +97,9 @@ feed_run_drop(struct feed_run *run)
 	free(run);
 }
 
-/* Wake the outputs. A full counter wakes them as well. */
+/* Wake the threads of the outputs. A failed write is ignored: a full counter wakes them, too. */
 static void
-wake(const struct feed *f)
+wake_outputs(const struct feed *f)
 {
 	const uint64_t one = 1;
 
@@ -109,9 +109,9 @@ wake(const struct feed *f)
 	}
 }
 
-/* Forget the runs that all outputs have finished, and the oldest one if there is no room. */
+/* Drop the runs that all outputs have finished, and the oldest one if there is no room. */
 static void
-trim(struct feed *f, bool room)
+drop_runs(struct feed *f, bool room)
 {
 	uint64_t first = f->next;
 
@@ -130,10 +130,10 @@ feed_begin(struct feed *f, struct feed_run *run)
 {
 	pthread_mutex_lock(&f->lock);
 	run->began_ns = feed_now_ns();
-	trim(f, true);
+	drop_runs(f, true);
 	f->run[f->next++ % FEED_RUNS] = run;
 	pthread_mutex_unlock(&f->lock);
-	wake(f);
+	wake_outputs(f);
 }
 
 int
@@ -160,7 +160,7 @@ feed_add_file(struct feed *f, struct feed_run *run, const char *path, struct sca
 
 /* The array doubles whenever its size is a power of two. */
 static int
-push(struct feed_run *run, const struct feed_batch *batch)
+append_batch(struct feed_run *run, const struct feed_batch *batch)
 {
 	const size_t n = run->nb_batches;
 	struct feed_batch *more;
@@ -187,7 +187,7 @@ feed_append(struct feed *f, struct feed_run *run, const struct feed_batch *batch
 	b.first = run->images;
 	b.order = f->batches;
 	b.added_ns = feed_now_ns();
-	ret = push(run, &b);
+	ret = append_batch(run, &b);
 	if (ret == 0) {
 		f->batches++;
 		run->images += b.images;
@@ -196,7 +196,7 @@ feed_append(struct feed *f, struct feed_run *run, const struct feed_batch *batch
 	}
 	pthread_mutex_unlock(&f->lock);
 	scan_record_drop(old);
-	wake(f);
+	wake_outputs(f);
 	return ret;
 }
 
@@ -225,7 +225,7 @@ feed_append_rows(struct feed *f, struct feed_run *run, uint32_t file, uint64_t a
 	}
 	pthread_mutex_unlock(&f->lock);
 	scan_record_drop(old);
-	wake(f);
+	wake_outputs(f);
 	return ret;
 }
 
@@ -235,7 +235,7 @@ feed_follow_rows(struct feed *f, struct feed_run *run, bool followed)
 	pthread_mutex_lock(&f->lock);
 	run->frames_files += followed ? 1 : -1;
 	pthread_mutex_unlock(&f->lock);
-	wake(f);
+	wake_outputs(f);
 }
 
 void
@@ -244,7 +244,7 @@ feed_end(struct feed *f, struct feed_run *run)
 	pthread_mutex_lock(&f->lock);
 	run->ended = true;
 	pthread_mutex_unlock(&f->lock);
-	wake(f);
+	wake_outputs(f);
 }
 
 void
@@ -253,7 +253,7 @@ feed_close(struct feed *f)
 	pthread_mutex_lock(&f->lock);
 	f->closed = true;
 	pthread_mutex_unlock(&f->lock);
-	wake(f);
+	wake_outputs(f);
 }
 
 static void
@@ -267,9 +267,9 @@ set_current(struct feed_cursor *c, struct feed_run *run)
 	c->rows = NULL;
 }
 
-/* Index in `place` of a run. */
+/* Find or create the entry of a run in `place`. @return its index */
 static unsigned int
-place_of(struct feed_cursor *c, uint64_t number)
+place_index(struct feed_cursor *c, uint64_t number)
 {
 	const unsigned int i = number % FEED_RUNS;
 
@@ -280,15 +280,15 @@ place_of(struct feed_cursor *c, uint64_t number)
 	return i;
 }
 
-/* Runs that the feed has dropped are skipped. */
+/* Advance to the first run that is neither dropped by the feed nor finished. */
 static void
-catch_up(struct feed_cursor *c)
+skip_finished(struct feed_cursor *c)
 {
 	if (c->run < c->feed->first)
 		c->run = c->feed->first;
-	while (c->run < c->feed->next && c->place[place_of(c, c->run)].finished)
+	while (c->run < c->feed->next && c->place[place_index(c, c->run)].finished)
 		c->run++;
-	trim(c->feed, false);
+	drop_runs(c->feed, false);
 }
 
 /*
@@ -296,7 +296,7 @@ catch_up(struct feed_cursor *c)
  * with the oldest batch. @return NULL: none
  */
 static struct feed_run *
-choose(struct feed_cursor *c, unsigned int *place)
+choose_run(struct feed_cursor *c, unsigned int *place)
 {
 	struct feed_run *run, *best = NULL;
 	uint64_t order = UINT64_MAX, n;
@@ -304,7 +304,7 @@ choose(struct feed_cursor *c, unsigned int *place)
 
 	for (n = c->run; n < c->feed->next; n++) {
 		run = c->feed->run[n % FEED_RUNS];
-		i = place_of(c, n);
+		i = place_index(c, n);
 		if (c->serial) {
 			*place = i;
 			return run;
@@ -325,7 +325,7 @@ choose(struct feed_cursor *c, unsigned int *place)
  * @return 0: `record` is NULL if the batch no longer exists; -EMFILE, -ENFILE: try again
  */
 static int
-load(struct scan_record **record, struct scan_header *header, const char *path, dev_t dev,
+reload_batch(struct scan_record **record, struct scan_header *header, const char *path, dev_t dev,
 	ino_t ino, uint64_t at)
 {
 	char part[PATH_MAX];
@@ -429,7 +429,7 @@ get_rows(struct feed_cursor *c, size_t number)
 	}
 	pthread_mutex_unlock(&c->feed->lock);
 	if (record == NULL && path != NULL)
-		ret = load(&record, header, path, dev, ino, r.at);
+		ret = reload_batch(&record, header, path, dev, ino, r.at);
 	scan_header_drop(header);
 	free(path);
 	scan_record_drop(c->rows);
@@ -440,7 +440,7 @@ get_rows(struct feed_cursor *c, size_t number)
 
 /* Searches the rows of the current batch. @return true: it no longer waits for rows */
 static bool
-join(struct feed_cursor *c)
+join_rows(struct feed_cursor *c)
 {
 	size_t number[FEED_JOIN_MAX], nb, i;
 	const struct feed_run *run = c->current;
@@ -464,7 +464,7 @@ join(struct feed_cursor *c)
 		if (c->rows != NULL)
 			(void)rows_add(&c->join, c->record, c->published, c->rows);
 	}
-	/* clients have all descriptors: the images wait, and none of the rows is lost */
+	/* no descriptor is free: the images wait, and the rows are read again */
 	if (c->no_descriptor)
 		c->rows_tried = tried;
 	else
@@ -515,11 +515,11 @@ take_batch(struct feed_cursor *c, struct feed_run *run, unsigned int place)
 	}
 	pthread_mutex_unlock(&c->feed->lock);
 	if (record == NULL && path != NULL)
-		ret = load(&record, header, path, dev, ino, b.at);
+		ret = reload_batch(&record, header, path, dev, ino, b.at);
 	scan_header_drop(header);
 	free(path);
 	if (ret < 0) {
-		/* clients have all descriptors: none of the images is lost */
+		/* no descriptor is free: try this batch again */
 		c->place[place].batch = number;
 		return FEED_WAIT;
 	}
@@ -558,9 +558,9 @@ next_image(struct feed_cursor *c, struct feed_item *item)
 	return true;
 }
 
-/* Whether an image is one of those that may wait. */
+/* Return true if more images than `behind` follow this one in the run. */
 static bool
-is_late(struct feed_cursor *c, uint64_t id)
+is_skipped(struct feed_cursor *c, uint64_t id)
 {
 	uint64_t images;
 
@@ -572,19 +572,19 @@ is_late(struct feed_cursor *c, uint64_t id)
 	return images - id > c->behind;
 }
 
-/* @return FEED_IMAGE: a batch was taken, or skipped */
+/* Proceed to the next batch or event. @return FEED_IMAGE: a batch was taken, or skipped */
 static enum feed_kind
-go_on(struct feed_cursor *c)
+advance(struct feed_cursor *c)
 {
 	unsigned int place = 0;
 	struct feed_run *run;
 	enum feed_kind kind;
 
 	pthread_mutex_lock(&c->feed->lock);
-	catch_up(c);
-	run = choose(c, &place);
+	skip_finished(c);
+	run = choose_run(c, &place);
 	if (run == NULL) {
-		catch_up(c);
+		skip_finished(c);
 		kind = c->feed->closed && c->run == c->feed->next ? FEED_CLOSED : FEED_WAIT;
 	} else if (c->serial && !c->place[place].begun) {
 		c->place[place].begun = true;
@@ -610,7 +610,7 @@ feed_next(struct feed_cursor *c, struct feed_item *item)
 
 	for (;;) {
 		while (c->record != NULL) {
-			if (!join(c)) {
+			if (!join_rows(c)) {
 				*item = (struct feed_item){.series = &c->current->series};
 				return FEED_WAIT;
 			}
@@ -618,13 +618,13 @@ feed_next(struct feed_cursor *c, struct feed_item *item)
 				scan_record_drop(c->record);
 				c->record = NULL;
 				rows_end(&c->join);
-			} else if (is_late(c, item->id)) {
+			} else if (is_skipped(c, item->id)) {
 				c->skipped++;
 			} else {
 				return FEED_IMAGE;
 			}
 		}
-		kind = go_on(c);
+		kind = advance(c);
 		if (kind == FEED_IMAGE)
 			continue;
 		*item = (struct feed_item){

@@ -54,7 +54,7 @@ complain(const char *format, const char *text)
 
 /* The programs of the dataplane come first: for CPUs, for the disk, and if memory runs out. */
 static void
-give_way(void)
+lower_priority(void)
 {
 	int fd;
 
@@ -294,7 +294,7 @@ main(int argc, char **argv)
 			puts("braggline-publish " BRAGGLINE_VERSION);
 		return 0;
 	}
-	give_way();
+	lower_priority();
 	raise_descriptors();
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGINT);

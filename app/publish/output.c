@@ -23,14 +23,14 @@
 #include "output.h"
 #include "watch.h"
 
-#define STOP_LINGER_MS 300 /* after a signal */
-#define POLL_MS	       100 /* how often a thread looks whether it has to end */
+#define STOP_LINGER_MS 300 /* time to send queued messages after a signal */
+#define POLL_MS	       100 /* maximum time until a thread notices that it has to end */
 #define INPUT_STEPS    256 /* messages of clients that are read before other work */
 #define INPUT_BYTES    (64 << 10)
 #define ADDRESS_LEN    256
 #define ID_MAX	       256 /* ZeroMQ: 1 to 255 bytes */
 #define FD_MAX	       (1 << 20)
-#define PROBE_MS       1000 /* shortest time between two checks of the workers that wait */
+#define PROBE_MS       1000 /* minimum time between two checks for disconnected workers */
 
 /* What is to be sent next. */
 enum pending {
@@ -55,37 +55,40 @@ struct output {
 	pthread_t thread;
 	bool has_thread;
 	bool stop, over;	/* atomic */
-	struct message message; /* that is being encoded */
-	zmq_msg_t next_message; /* with its memory, if `pending` */
+	struct message message; /* message that is being encoded */
+	zmq_msg_t next_message; /* encoded message, if `pending` */
 	enum pending pending;
-	int64_t seen_ns; /* of an image */
-	bool no_row;	 /* its row of `frames` is not known */
-	bool closed;	 /* nothing will follow */
-	/* pixels of an image */
+	int64_t seen_ns; /* time at which the image of next_message was found */
+	bool no_row;	 /* that image has no row of `frames` */
+	bool closed;	 /* no message will follow */
+	/* buffers for the pixels of an image */
 	int16_t *photons;
 	uint16_t *words;
 	size_t pixels;
 	/* ring of waiting workers */
 	struct worker *worker;
 	uint64_t first, next;
-	int64_t probed; /* when the disconnected ones were last looked for */
+	int64_t probed; /* time of the last check for disconnected workers, ms */
 	/*
-	 * odd while the thread calls ZeroMQ, which may process subscriptions as long as more of
-	 * them arrive. Atomic
+	 * Steps of the thread, atomic. Odd while it calls ZeroMQ, which processes subscriptions as
+	 * long as more of them arrive.
 	 */
 	uint64_t steps;
-	/* of output_check(): `steps`, and the CPU time of the thread that they may take, ns @{ */
+	/*
+	 * used by output_check(): `steps` at the last check, and the CPU time that a step may take,
+	 * ns @{
+	 */
 	uint64_t checked_steps;
 	struct backoff stuck;
 	/* @} */
-	/* bytes of subscriptions since no client was connected, also of those that have ended */
+	/* bytes of all subscriptions since the last time without clients, including ended ones */
 	uint64_t prefixes;
-	/* `start` of the series that subscribers get, for those that come late */
+	/* copy of the message `start` of the current series, for subscribers that connect later */
 	struct message begin;
-	int64_t repeated; /* when it was sent again */
+	int64_t repeated; /* time at which it was last sent again, ms */
 	bool repeat;
-	struct backoff full; /* ms; no subscriber had room */
-	/* bit of each descriptor that is a connection, and their number */
+	struct backoff full; /* delay until an image is sent after no subscriber had room, ms */
+	/* bitmap of the descriptors that are connections, and their number */
 	uint8_t *connection;
 	uint32_t max_connection, connections;
 	struct output_stats stats;
@@ -353,9 +356,9 @@ keep_start(struct output *o)
 }
 
 /*
- * A message was freed by the calling thread, so no subscriber has it in its queue. There is one
- * exception: the queue of a subscriber has become full, and others that took the message have
- * received it already. ZeroMQ does not tell both cases apart.
+ * Set when the calling thread has freed a message, so that no subscriber has it in its queue. There
+ * is one exception: the queue of one subscriber has become full, and all others have received the
+ * message already. ZeroMQ does not distinguish the two cases.
  */
 static __thread bool freed;
 
@@ -368,7 +371,7 @@ free_data(void *data, void *hint)
 
 /* Passes the memory of the encoded message to ZeroMQ. */
 static int
-hand_over(struct output *o)
+fill_zmq_message(struct output *o)
 {
 	if (zmq_msg_init_data(&o->next_message, o->message.data, o->message.size, free_data, NULL) <
 		0)
@@ -378,8 +381,8 @@ hand_over(struct output *o)
 }
 
 /*
- * Whether an image is left out because no subscriber would take it. ZeroMQ does not say whether a
- * subscriber has room, so that an image has to be sent from time to time.
+ * Return true if an image is skipped because no subscriber has room. ZeroMQ does not report when a
+ * subscriber has room again, so that an image is sent from time to time.
  */
 static bool
 is_left_out(struct output *o)
@@ -433,7 +436,7 @@ prepare(struct output *o)
 		break;
 	}
 	if (ret == 0)
-		ret = hand_over(o);
+		ret = fill_zmq_message(o);
 	if (ret == 0)
 		o->pending = pending;
 	else
@@ -447,13 +450,13 @@ prepare(struct output *o)
  * @param full   the queue of a subscriber has become full
  */
 static void
-sent(struct output *o, size_t size, bool taken, bool full)
+account_sent(struct output *o, size_t size, bool taken, bool full)
 {
 	int64_t us;
 
 	if (o->pending == PENDING_IMAGE && !taken) {
 		counter_add(&o->stats.no_room, 1);
-		/* others may have room: the next image tells */
+		/* if only this queue was full, others may have room: the next image shows it */
 		if (!full)
 			backoff_extend(
 				&o->full, monotonic_ms(), OUTPUT_FULL_MIN_MS, OUTPUT_FULL_MAX_MS);
@@ -484,7 +487,7 @@ send_pending(struct output *o, bool full)
 	if (zmq_msg_send(&o->next_message, o->socket, ZMQ_DONTWAIT) < 0)
 		return -errno;
 	/* a message that is in a queue is freed later, by a thread of ZeroMQ */
-	sent(o, size, !is_pub(o) || !freed, full);
+	account_sent(o, size, !is_pub(o) || !freed, full);
 	return 0;
 }
 
@@ -498,7 +501,7 @@ set_lossy(struct output *o, bool lossy)
 
 /* Sends to all subscribers that have room. */
 static bool
-publish(struct output *o)
+send_to_subscribers(struct output *o)
 {
 	set_lossy(o, false);
 	if (send_pending(o, false) == 0)
@@ -510,7 +513,7 @@ publish(struct output *o)
 
 /* Answers the requests of workers, the oldest one first. @return true: the message was sent */
 static bool
-answer(struct output *o)
+send_to_worker(struct output *o)
 {
 	struct worker *w;
 
@@ -533,23 +536,23 @@ answer(struct output *o)
 
 /* Sends the pending message, if there is one. @return true: it was sent */
 static bool
-deliver(struct output *o)
+send_if_pending(struct output *o)
 {
 	if (o->pending == PENDING_NONE)
 		return false;
 	if (is_pub(o))
-		return publish(o);
-	return o->kind == OUTPUT_CRYSTFEL ? answer(o) : send_pending(o, false) == 0;
+		return send_to_subscribers(o);
+	return o->kind == OUTPUT_CRYSTFEL ? send_to_worker(o) : send_pending(o, false) == 0;
 }
 
 /*
- * Drops the requests of workers that have disconnected. ZeroMQ reports that only when a message is
- * sent. So each worker is sent one that a REQ socket skips: an answer to request 0. The socket
- * expects another number (ZMQ_REQ_CORRELATE), or none. A message without the parts of an answer
- * would end the connection, and the socket would not connect again.
+ * Drops the requests of workers that have disconnected. ZeroMQ reports a disconnect only when a
+ * message is sent. Each worker is therefore sent a message that its REQ socket ignores: a reply to
+ * request 0, which is never the number of its request (ZMQ_REQ_CORRELATE). A message that is not in
+ * the form of a reply would end the connection, and the socket would not connect again.
  */
 static void
-drop_gone(struct output *o)
+drop_disconnected(struct output *o)
 {
 	const uint32_t request = 0;
 	const uint64_t end = o->next;
@@ -573,7 +576,7 @@ drop_gone(struct output *o)
 }
 
 static bool
-waits(const struct output *o, const struct worker *w)
+has_waiting(const struct output *o, const struct worker *w)
 {
 	const struct worker *other;
 
@@ -585,25 +588,25 @@ waits(const struct output *o, const struct worker *w)
 	return false;
 }
 
-/* A request: address, an empty part, and anything. */
+/* Handle a request, which has an address, an empty part, and any content. */
 static void
 take_request(struct output *o, const struct worker *w, bool valid)
 {
 	counter_add(&o->stats.requests, 1);
 	if (valid && o->next - o->first == OUTPUT_WORKERS_MAX)
-		drop_gone(o);
-	if (!valid || o->next - o->first == OUTPUT_WORKERS_MAX || waits(o, w))
+		drop_disconnected(o);
+	if (!valid || o->next - o->first == OUTPUT_WORKERS_MAX || has_waiting(o, w))
 		counter_add(&o->stats.refused, 1);
 	else
 		o->worker[o->next++ % OUTPUT_WORKERS_MAX] = *w;
 }
 
-/* A subscription: 1, or 0 for its end, and a prefix of messages. */
+/* Handle a subscription (first byte 1) or its end (0). A prefix of messages follows. */
 static void
 take_subscription(struct output *o, const uint8_t *data, size_t size)
 {
 	counter_add(&o->stats.requests, 1);
-	/* not counted: any client may end subscriptions that it does not have */
+	/* ends are not subtracted: a client may end subscriptions that it does not have */
 	if (size == 0 || data[0] > 1)
 		counter_add(&o->stats.refused, 1);
 	if (size == 0 || data[0] != 1)
@@ -852,7 +855,7 @@ run_output(void *arg)
 		next_step(o);
 		more = prepare(o);
 		next_step(o);
-		more |= deliver(o);
+		more |= send_if_pending(o);
 		if (o->closed && o->pending == PENDING_NONE)
 			break;
 		/* it waits for POLL_MS at most */

@@ -429,7 +429,7 @@ may_be_named(const struct watch *w, const struct watch_file *f)
 }
 
 static void
-give_up(struct watch_file *f, const char *why)
+reject_file(struct watch_file *f, const char *why)
 {
 	if (why != NULL)
 		escaped_line(
@@ -446,7 +446,7 @@ is_live(struct watch_file *f)
 
 	/* it may have been removed */
 	if (ret < 0 && ret != -ENOENT)
-		give_up(f, own_file_error(ret));
+		reject_file(f, own_file_error(ret));
 	return ret == 0 && !f->complete && has_writer(f);
 }
 
@@ -611,7 +611,7 @@ begin_file(struct watch *w, struct watch_file *f)
 			? scan_header_read(&f->header, f->fd, f->path, f->table, &problem)
 			: 0;
 	if (ret == -EBADMSG) {
-		give_up(f, problem);
+		reject_file(f, problem);
 		return false;
 	}
 	if (lacks_descriptors(ret)) {
@@ -627,7 +627,7 @@ begin_file(struct watch *w, struct watch_file *f)
 		/* a pipe or a folder does not become a file */
 		if (ret == -EMEDIUMTYPE || ret == -EISDIR ||
 			now() - f->born > (int64_t)OPEN_MS * MS)
-			give_up(f,
+			reject_file(f,
 				ret == -ENODATA ? "its schema is damaged or absent"
 						: own_file_error(ret));
 		return false;
@@ -639,13 +639,13 @@ begin_file(struct watch *w, struct watch_file *f)
 		return false;
 	}
 	if (f->series == NULL || fstat(f->fd, &st) < 0) {
-		give_up(f, NULL);
+		reject_file(f, NULL);
 		return false;
 	}
 	f->number =
 		feed_add_file(w->feed, f->series->run, f->path, f->header, st.st_dev, st.st_ino);
 	if (f->number < 0) {
-		give_up(f, "not enough memory");
+		reject_file(f, "not enough memory");
 		return false;
 	}
 	f->state = FILE_FOLLOWED;

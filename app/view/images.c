@@ -422,7 +422,7 @@ cells_allocate(struct cells *c, const struct request_window *w)
 
 /** Why a cell has no value. */
 static float
-nothing(const struct live_file_head *h, const struct raster *raster, int64_t pixel)
+missing_value(const struct live_file_head *h, const struct raster *raster, int64_t pixel)
 {
 	uint32_t bits = IMAGES_MASKED;
 	float v;
@@ -481,7 +481,7 @@ fill_cells(const struct live_file_head *h, const struct images_cache *c,
 
 				most = v > most ? v : most;
 			}
-			*to++ = most > -INFINITY ? most : nothing(h, raster, any);
+			*to++ = most > -INFINITY ? most : missing_value(h, raster, any);
 		}
 	}
 }

@@ -351,7 +351,7 @@ refuse_image(struct MHD_Connection *connection, int error)
 }
 
 /** An image that a client wants. */
-struct wanted {
+struct image_request {
 	enum request_target target;
 	enum request_plane plane;
 	bool has_window;
@@ -360,7 +360,7 @@ struct wanted {
 };
 
 static int
-make_image(const char *path, const struct wanted *w, struct body *body)
+make_image(const char *path, const struct image_request *w, struct body *body)
 {
 	switch (w->target) {
 	case REQUEST_IMAGE:
@@ -401,7 +401,8 @@ send_image(struct server *s, struct MHD_Connection *connection, struct body *bod
 
 /** Return true if the client has this version (304). Only the head of the file is read. */
 static bool
-is_known(struct MHD_Connection *connection, const char *path, const struct wanted *w, char etag[64])
+is_known(struct MHD_Connection *connection, const char *path, const struct image_request *w,
+	char etag[64])
 {
 	const char *match = MHD_lookup_connection_value(
 		connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_NONE_MATCH);
@@ -424,7 +425,7 @@ send_known(struct MHD_Connection *connection, const char *etag)
 
 /** @return NULL; otherwise what is wrong with the parameters */
 static const char *
-read_wanted(struct MHD_Connection *connection, struct wanted *w)
+read_image_request(struct MHD_Connection *connection, struct image_request *w)
 {
 	const char *window =
 		MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "window");
@@ -446,8 +447,8 @@ static enum MHD_Result
 serve_image(struct server *s, size_t source, struct MHD_Connection *connection,
 	enum request_target target)
 {
-	struct wanted w = {.target = target, .cache = s->cache[source]};
-	const char *why = read_wanted(connection, &w);
+	struct image_request w = {.target = target, .cache = s->cache[source]};
+	const char *why = read_image_request(connection, &w);
 	struct body body = {.bytes = NULL};
 	char *path, etag[64];
 	int ret;
@@ -841,15 +842,15 @@ answer(struct server *s, struct MHD_Connection *connection, const char *url, boo
 	return route(s, connection, url, post, request);
 }
 
-/** Headers of a request that may come once. */
-struct single {
+/** Number of headers of a request that may occur only once. */
+struct header_count {
 	unsigned int hosts, lengths;
 };
 
 static enum MHD_Result
 count_single(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
 {
-	struct single *n = arg;
+	struct header_count *n = arg;
 
 	(void)kind;
 	(void)value;
@@ -866,7 +867,7 @@ count_single(void *arg, enum MHD_ValueKind kind, const char *name, const char *v
 static bool
 is_ambiguous(struct MHD_Connection *connection)
 {
-	struct single n = {0};
+	struct header_count n = {0};
 
 	MHD_get_connection_values(connection, MHD_HEADER_KIND, count_single, &n);
 	return n.hosts > 1 || n.lengths > 1;

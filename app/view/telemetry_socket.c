@@ -19,7 +19,7 @@
 
 /** Wait until the socket is ready. @return 0; -ETIMEDOUT; -ECANCELED; -errno */
 static int
-await(const struct telemetry_socket *s, short events, int64_t deadline)
+wait_ready(const struct telemetry_socket *s, short events, int64_t deadline)
 {
 	struct pollfd fds[] = {
 		{.fd = s->fd, .events = events}, {.fd = s->cancel, .events = POLLIN}};
@@ -41,7 +41,7 @@ await(const struct telemetry_socket *s, short events, int64_t deadline)
 static ssize_t
 receive(const struct telemetry_socket *s, char *text, size_t size, int64_t deadline)
 {
-	const int ret = await(s, POLLIN, deadline);
+	const int ret = wait_ready(s, POLLIN, deadline);
 	/* MSG_TRUNC: the size of the message, even if it is larger */
 	const ssize_t n = ret == 0 ? recv(s->fd, text, size, MSG_TRUNC) : 0;
 
@@ -138,7 +138,7 @@ telemetry_socket_query(
 	int ret;
 
 	*reply = NULL;
-	ret = await(s, POLLOUT, deadline);
+	ret = wait_ready(s, POLLOUT, deadline);
 	if (ret != 0)
 		return ret;
 	if (send(s->fd, command, strlen(command), MSG_NOSIGNAL) < 0)

@@ -10,15 +10,18 @@
 
 #include "eal/end.h"
 
-#define PATIENCE 2 /* s; a driver's callback may wait for its peer */
+#define CALLBACK_WAIT_S 2 /* a driver's callback may wait for its peer */
 
-/* Static, because the blocked thread outlives the caller's stack and EAL's memory. */
-static sem_t held;
+/*
+ * Posted when the interrupt thread is blocked. Static, because that thread outlives the caller's
+ * stack and EAL's memory.
+ */
+static sem_t blocked;
 
 static void
-hold(void *arg)
+block_interrupt_thread(void *arg)
 {
-	sem_post(&held);
+	sem_post(&blocked);
 	for (;;)
 		pause();
 }
@@ -28,7 +31,7 @@ hold(void *arg)
  * rte_eal_cleanup() waits until no alarm callback is running.
  */
 static int
-have_held(void)
+register_block(void)
 {
 	struct rte_intr_handle *handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
 	const int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -36,7 +39,7 @@ have_held(void)
 
 	if (handle && fd >= 0 && rte_intr_fd_set(handle, fd) == 0 &&
 		rte_intr_type_set(handle, RTE_INTR_HANDLE_EXT) == 0)
-		ret = rte_intr_callback_register(handle, hold, NULL);
+		ret = rte_intr_callback_register(handle, block_interrupt_thread, NULL);
 	/* EAL keeps a copy of the handle */
 	rte_intr_instance_free(handle);
 	return ret;
@@ -45,20 +48,20 @@ have_held(void)
 bool
 eal_hold(void)
 {
-	static bool asked, done;
+	static bool registered, done;
 	struct timespec until;
 
 	if (done)
 		return true;
-	if (!asked) {
-		sem_init(&held, 0, 0);
-		if (have_held() < 0)
+	if (!registered) {
+		sem_init(&blocked, 0, 0);
+		if (register_block() < 0)
 			return false;
-		asked = true;
+		registered = true;
 	}
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += PATIENCE;
-	while (sem_timedwait(&held, &until) < 0)
+	until.tv_sec += CALLBACK_WAIT_S;
+	while (sem_timedwait(&blocked, &until) < 0)
 		if (errno != EINTR)
 			return false;
 	done = true;

@@ -41,7 +41,7 @@ enum given {
 /* A panel that is being read, or the values for panels that are named later. */
 struct draft {
 	struct geometry_panel panel;
-	unsigned int line; /* that first names it */
+	unsigned int line; /* line that first names the panel */
 	unsigned int given;
 	double min_fs, max_fs, min_ss, max_ss; /* in the array of the file */
 	double res;

@@ -14,7 +14,7 @@
 #include "geometry/pixels.h"
 #include "geometry/poni.h"
 
-#define FLAT 1e-6 /* deviation from a grid that is ignored, pixels across a panel */
+#define GRID_TOLERANCE 1e-6 /* maximum deviation from a grid, in pixels across a panel */
 
 enum poni_value {
 	PONI_DISTANCE,
@@ -304,10 +304,11 @@ is_on_grid(const struct geometry *g, const struct geometry_panel *p)
 	const double off[] = {p->fs_x - 1, p->fs_y, p->fs_z, p->ss_x, p->ss_y + 1, p->ss_z};
 
 	for (unsigned int i = 0; i < sizeof(off) / sizeof(off[0]); i++)
-		if (fabs(off[i]) * side > FLAT)
+		if (fabs(off[i]) * side > GRID_TOLERANCE)
 			return false;
-	return fabs(x - rint(x)) <= FLAT && fabs(y - rint(y)) <= FLAT &&
-		fabs(p->coffset_metres - g->panel[0].coffset_metres) <= FLAT * g->pixel_metres;
+	return fabs(x - rint(x)) <= GRID_TOLERANCE && fabs(y - rint(y)) <= GRID_TOLERANCE &&
+		fabs(p->coffset_metres - g->panel[0].coffset_metres) <=
+		GRID_TOLERANCE * g->pixel_metres;
 }
 
 int

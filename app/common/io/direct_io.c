@@ -28,7 +28,7 @@
 #define MEMORY_ALIGN 4096 /* default if the kernel does not report it */
 
 struct disk_file {
-	struct disk_file *next; /* of this process */
+	struct disk_file *next; /* next open file of this process */
 	int fd;
 	dev_t dev;
 	ino_t ino;
@@ -131,7 +131,7 @@ static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* @return -EBUSY: this process has the file open */
 static int
-enter(struct disk_file *f)
+register_open(struct disk_file *f)
 {
 	const struct disk_file *other;
 	struct stat st;
@@ -154,7 +154,7 @@ enter(struct disk_file *f)
 
 /* Before the descriptor is closed: another file may get the inode's number then. */
 static void
-leave(struct disk_file *f)
+unregister_open(struct disk_file *f)
 {
 	struct disk_file **at;
 
@@ -176,10 +176,10 @@ release_dir(struct disk_file *f)
 static void
 warn_of_reader(int fd)
 {
-	static bool said; /* atomic */
+	static bool reported; /* atomic */
 	char text[PATH_MAX], link[32], path[PATH_MAX] = "";
 
-	if (__atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+	if (__atomic_exchange_n(&reported, true, __ATOMIC_RELAXED))
 		return;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	(void)!readlink(link, path, sizeof(path) - 1);
@@ -285,7 +285,7 @@ direct_open(void **handle, const struct arrow_io_open *how)
 		ret = f->fd;
 		goto fail;
 	}
-	ret = how->read_only ? 0 : enter(f);
+	ret = how->read_only ? 0 : register_open(f);
 	if (ret == 0 && !how->read_only)
 		ret = lock(f, how->path);
 	if (ret < 0)
@@ -309,7 +309,7 @@ direct_open(void **handle, const struct arrow_io_open *how)
 	return 0;
 
 fail:
-	leave(f);
+	unregister_open(f);
 	if (f->fd >= 0)
 		close(f->fd);
 	release_dir(f);
@@ -482,7 +482,7 @@ direct_close(void *handle)
 	if (f->map != NULL)
 		munmap(f->map, f->map_size);
 	write_queue_close(f->queue);
-	leave(f);
+	unregister_open(f);
 	ret = close(f->fd) < 0 ? -errno : 0;
 	release_dir(f);
 	free(f);

@@ -10,7 +10,7 @@
 
 #include "io/write_queue.h"
 
-#define SUBMIT_TRIES 8 /* a signal or a lack of kernel memory seldom lasts longer */
+#define SUBMIT_TRIES 8 /* enough for a signal or a short lack of kernel memory */
 
 /* A write, or a sync (nb == 0). */
 struct request {
@@ -27,7 +27,7 @@ struct write_queue {
 	int fd;
 	bool refused_direct;
 	bool has_ring;
-	bool submits; /* to the ring */
+	bool submits; /* requests are submitted to the ring */
 	struct io_uring ring;
 	unsigned int depth;
 	unsigned int pending; /* requests in the ring */
@@ -102,7 +102,7 @@ set_direct(struct write_queue *q, bool direct)
 
 /* Some file systems accept O_DIRECT and then refuse the writes. @return true: retry without it */
 static bool
-give_up_direct(struct write_queue *q)
+fall_back_to_buffered(struct write_queue *q)
 {
 	if (!set_direct(q, false))
 		return false;
@@ -128,7 +128,7 @@ perform(struct write_queue *q, struct request *r)
 		error = n < 0 ? errno : n == 0 ? EIO : 0;
 		if (n > 0 && request_advance(r, n))
 			break;
-	} while (n > 0 || error == EINTR || (error == EINVAL && give_up_direct(q)));
+	} while (n > 0 || error == EINTR || (error == EINVAL && fall_back_to_buffered(q)));
 	if (suspended)
 		(void)set_direct(q, true);
 	return -error;
@@ -206,7 +206,7 @@ may_repeat(struct write_queue *q, const struct request *r, int error)
 		return true;
 	case -EINVAL:
 		/* several writes in flight may be refused */
-		return r->nb > 0 && (q->refused_direct || give_up_direct(q));
+		return r->nb > 0 && (q->refused_direct || fall_back_to_buffered(q));
 	default:
 		return false;
 	}

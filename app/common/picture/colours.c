@@ -14,7 +14,7 @@
 #define DIGIT_SIZE (1u << DIGIT_BITS)
 
 #define POWER 0.7 /* makes the lower half of the scale brighter */
-#define STEPS 255 /* of the scale: more cannot be seen, and make files larger */
+#define STEPS 255 /* colours of the scale; more are not visible, and make files larger */
 
 static uint32_t
 bits_of(float v)

@@ -16,13 +16,13 @@
 #define MARK	   0x40E0FFu
 #define HALO	   0x101010u
 
-#define SIDE	   800 /* small images are enlarged up to this number of dots */
-#define ZOOM_MAX   16
-#define WIDE	   1.3	/* from this ratio of width to height on, images are below each other */
-#define COLUMN_MIN 34	/* minimum width of image and margins, for a title; font sizes */
-#define MARK_DOTS  7	/* radius of a mark; 5 x 5 cells stay visible */
-#define CHARACTER  0.62 /* mean width, font sizes: the layout does not depend on the font */
-#define LEGEND_MAX 5
+#define SIDE_DOTS	800 /* small images are enlarged to at most this size */
+#define ZOOM_MAX	16
+#define WIDE_RATIO	1.3 /* from this ratio of width to height on, images are below each other */
+#define COLUMN_MIN	34  /* minimum width of image and margins, in font sizes, for a title */
+#define MARK_DOTS	7   /* radius of a mark; 5 x 5 cells stay visible */
+#define CHARACTER_WIDTH 0.62 /* mean, in font sizes: the layout does not depend on the font */
+#define LEGEND_MAX	5
 /* Cairo's coordinates have 24 bits before the point. A ring of this radius is a straight line. */
 #define RADIUS_MAX 1e6
 
@@ -64,7 +64,7 @@ struct figure {
 static double
 entry_width(const struct figure *f, enum entry e)
 {
-	return (2.4 + strlen(entry_text[e]) * CHARACTER) * f->font;
+	return (2.4 + strlen(entry_text[e]) * CHARACTER_WIDTH) * f->font;
 }
 
 static bool
@@ -91,9 +91,9 @@ arrange(struct figure *f)
 	int image_width, image_height;
 	double x;
 
-	f->zoom = p->by > 1 || side > SIDE / 2 ? 1
-		: side * ZOOM_MAX <= SIDE      ? ZOOM_MAX
-					       : SIDE / (int)side;
+	f->zoom = p->by > 1 || side > SIDE_DOTS / 2 ? 1
+		: side * ZOOM_MAX <= SIDE_DOTS	    ? ZOOM_MAX
+						    : SIDE_DOTS / (int)side;
 	image_width = p->width * f->zoom;
 	image_height = p->height * f->zoom;
 	f->font = side * f->zoom / 55;
@@ -104,7 +104,7 @@ arrange(struct figure *f)
 	if (f->column < COLUMN_MIN * f->font)
 		f->column = COLUMN_MIN * f->font;
 	f->line = f->top + image_height + 4 * f->font;
-	f->below = image_width > WIDE * image_height;
+	f->below = image_width > WIDE_RATIO * image_height;
 	f->width = f->column * (f->below ? 1 : f->nb);
 	f->legend_y = f->line * (f->below ? f->nb : 1);
 	f->legend_lines = 1;
@@ -333,7 +333,7 @@ label_ring(struct figure *f, struct figure_place at, unsigned int ring)
 	font.colour = RING;
 	font.halo = HALO;
 	snprintf(text, sizeof(text), "%g \u00C5", p->rings.d[ring]);
-	across = strlen(text) * CHARACTER * font.size / 2;
+	across = strlen(text) * CHARACTER_WIDTH * font.size / 2;
 	for (unsigned int i = 0; i < sizeof(sixteenths) / sizeof(sixteenths[0]); i++) {
 		const double angle = sixteenths[i] * M_PI / 16;
 		const double x = p->beam_x * at.zoom + radius * cos(angle);

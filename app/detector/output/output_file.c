@@ -15,7 +15,7 @@
 #define BUFFER_BYTES (1u << 20)
 
 static void
-forget(struct output_file *file)
+clear_file(struct output_file *file)
 {
 	free(file->path);
 	free(file->partial);
@@ -84,13 +84,13 @@ output_file_open(struct output_file *file, const char *path)
 	if ((stat(path, &status) != 0 || S_ISREG(status.st_mode)) &&
 		asprintf(&file->partial, "%s.partial", path) < 0) {
 		file->partial = NULL;
-		forget(file);
+		clear_file(file);
 		return -ENOMEM;
 	}
 	file->stream = open_stream(file);
 	if (file->stream == NULL) {
 		ret = report(file, "create");
-		forget(file);
+		clear_file(file);
 		return ret;
 	}
 	/* a hint; the default buffer also works, but is slower */
@@ -129,7 +129,7 @@ output_file_commit(struct output_file *file)
 		ret = report(file, "rename the finished file to its name");
 	if (ret != 0 && file->partial != NULL)
 		unlink(file->partial);
-	forget(file);
+	clear_file(file);
 	return ret;
 }
 
@@ -141,5 +141,5 @@ output_file_discard(struct output_file *file)
 	fclose(file->stream);
 	if (file->partial != NULL)
 		unlink(file->partial);
-	forget(file);
+	clear_file(file);
 }

@@ -4,15 +4,16 @@
 
 #include <rte_byteorder.h>
 
+/* Update `free` from the word that the receiver writes. */
 static void
-look(struct transmit_credit *c)
+read_credit(struct transmit_credit *c)
 {
 	const uint64_t word = rte_le_to_cpu_64(__atomic_load_n(c->word, __ATOMIC_ACQUIRE));
 
 	if (word == TRANSMIT_CREDIT_NONE)
 		return;
 	c->open = true;
-	/* a frame that was not sent cannot be free: the word is from before a restart, or wrong */
+	/* ignore a credit for frames that were not sent: it precedes a restart, or is wrong */
 	if (word > c->free && word <= c->next)
 		c->free = word;
 }
@@ -20,10 +21,10 @@ look(struct transmit_credit *c)
 bool
 transmit_credit_take(struct transmit_credit *c, uint64_t pulse, uint64_t number)
 {
-	/* also a packet that was delayed, of a frame before */
+	/* no credit is needed for a delayed packet of an earlier frame */
 	if (c->word == NULL || pulse < c->pulse)
 		return true;
-	look(c);
+	read_credit(c);
 	if (!c->open)
 		return false;
 	if (c->pulse == 0 || c->free == c->next)

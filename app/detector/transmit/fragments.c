@@ -49,8 +49,8 @@ wait_room(struct transmit_loop *loop, uint32_t stream)
 		}
 		transmit_multicast_poll(loop->multicast);
 		if (transmit_multicast_failed(loop->multicast))
-			loop->given_up = true;
-		if (loop->given_up || !transmit_loop_keep_trying(loop, since))
+			loop->timed_out = true;
+		if (loop->timed_out || !transmit_loop_keep_trying(loop, since))
 			return NULL;
 	}
 	if (since != 0)
@@ -120,7 +120,7 @@ send_message(struct transmit_loop *loop, const struct wire_packet *packet)
 	message_make_ends(wire, header, packet, &ends);
 	post(loop, &f, raw + jungfrau_payload_offset(wire, packet->interface, packet->packet),
 		&ends, message_dropped(packet, (MESSAGE_BYTES + max - 1) / max));
-	loop->report->sent += !loop->given_up;
+	loop->report->sent += !loop->timed_out;
 }
 
 static void
@@ -128,7 +128,7 @@ fragments_send(struct transmit_loop *loop, uint32_t count, uint64_t due)
 {
 	const double gap = loop->burst_gap * 1e-9 * (double)rte_get_tsc_hz();
 
-	for (uint32_t i = 0; i < count && !loop->given_up; i++) {
+	for (uint32_t i = 0; i < count && !loop->timed_out; i++) {
 		if (loop->burst_gap != 0)
 			transmit_loop_wait(loop, due + (uint64_t)(i * gap));
 		send_message(loop, &loop->packets[i]);
@@ -142,7 +142,7 @@ fragments_end_frame(struct transmit_loop *loop, uint64_t pulse)
 {
 	const struct jungfrau_wire *wire = loop->wire;
 
-	for (uint32_t s = 0; s < wire->modules * wire->interfaces && !loop->given_up; s++) {
+	for (uint32_t s = 0; s < wire->modules * wire->interfaces && !loop->timed_out; s++) {
 		const struct ingest_fragment event = {
 			.stream = (uint16_t)s,
 			.frame = loop->kept[pulse % loop->nb_kept].number,
@@ -173,8 +173,8 @@ fragments_finish(struct transmit_loop *loop)
 	while (!transmit_multicast_complete(loop->multicast)) {
 		transmit_multicast_poll(loop->multicast);
 		if (transmit_multicast_failed(loop->multicast))
-			loop->given_up = true;
-		if (loop->given_up || !transmit_loop_keep_trying(loop, since))
+			loop->timed_out = true;
+		if (loop->timed_out || !transmit_loop_keep_trying(loop, since))
 			return;
 	}
 	since = rte_rdtsc();

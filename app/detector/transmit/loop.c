@@ -12,7 +12,7 @@
 #define SLEEP_US	500
 
 /* After a stop, a port that accepts no packet for this time counts as failed. */
-#define GIVE_UP_S 1
+#define STOP_TIMEOUT_S 1
 
 int
 transmit_loop_init(struct transmit_loop *loop)
@@ -58,10 +58,10 @@ transmit_loop_keep_trying(struct transmit_loop *loop, uint64_t since)
 {
 	uint64_t waited = rte_rdtsc() - since;
 
-	if (waited > (*loop->stop != 0 ? GIVE_UP_S : loop->patience) * rte_get_tsc_hz())
-		loop->given_up = true;
+	if (waited > (*loop->stop != 0 ? STOP_TIMEOUT_S : loop->link_timeout_s) * rte_get_tsc_hz())
+		loop->timed_out = true;
 	rte_pause();
-	return !loop->given_up;
+	return !loop->timed_out;
 }
 
 static void
@@ -86,7 +86,7 @@ transmit_loop_run(void *argument)
 	struct frame_outcome outcome;
 	uint32_t count;
 
-	for (uint64_t i = 0; i < loop->nb_frames && *loop->stop == 0 && !loop->given_up; i++) {
+	for (uint64_t i = 0; i < loop->nb_frames && *loop->stop == 0 && !loop->timed_out; i++) {
 		uint64_t pulse = loop->first + i;
 
 		count = packet_faults_frame(loop->faults, pulse, loop->packets, &outcome);

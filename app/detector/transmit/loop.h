@@ -57,8 +57,8 @@ struct transmit_loop {
 	uint64_t first;	    /**< pulse */
 	uint64_t nb_frames; /**< number of frames to send */
 	uint32_t burst_gap; /**< ns */
-	/** seconds after which a port that accepts no packet counts as failed */
-	uint64_t patience;
+	/** a port that accepts no packet for this time has failed */
+	uint64_t link_timeout_s;
 	double rate; /**< frames per second */
 
 	struct detector_report *report; /**< frames, packets, lateness; written by the loop only */
@@ -68,8 +68,8 @@ struct transmit_loop {
 	struct transmit_header *header;	    /* [modules][interfaces][packet] */
 	struct jungfrau_frame_header *kept; /* indexed by pulse modulo nb_kept */
 	uint32_t nb_kept;
-	bool given_up;			     /* the port accepted no packet for too long */
-	bool no_credit;			     /* ... the receiver gave no credit for too long */
+	bool timed_out;			     /* the port accepted no packet for link_timeout_s */
+	bool no_credit;			     /* timed_out because the receiver gave no credit */
 	uint64_t late_sum, late_max, waited; /* cycles */
 	uint64_t credit_waited;		     /* cycles */
 };

@@ -41,7 +41,7 @@ wait_room(struct transmit_loop *loop, uint32_t stream)
 
 	for (;;) {
 		if (transmit_streams_failed(loop->streams)) {
-			loop->given_up = true;
+			loop->timed_out = true;
 			return NULL;
 		}
 		ends = transmit_streams_ends(loop->streams, stream);
@@ -74,7 +74,7 @@ wait_credit(struct transmit_loop *loop, uint32_t stream, uint64_t pulse, uint64_
 	do {
 		transmit_streams_poll(loop->streams);
 		if (transmit_streams_failed(loop->streams)) {
-			loop->given_up = true;
+			loop->timed_out = true;
 			return false;
 		}
 		if ((int64_t)(rte_rdtsc() - due) >= 0 &&
@@ -126,7 +126,7 @@ messages_send(struct transmit_loop *loop, uint32_t count, uint64_t due)
 {
 	const double gap = loop->burst_gap * 1e-9 * (double)rte_get_tsc_hz();
 
-	for (uint32_t i = 0; i < count && !loop->given_up; i++) {
+	for (uint32_t i = 0; i < count && !loop->timed_out; i++) {
 		if (loop->burst_gap != 0)
 			transmit_loop_wait(loop, due + (uint64_t)(i * gap));
 		post(loop, &loop->packets[i]);
@@ -142,7 +142,7 @@ messages_end_frame(struct transmit_loop *loop, uint64_t pulse)
 	const uint64_t number = loop->kept[pulse % loop->nb_kept].number;
 	const uint32_t streams = wire->modules * wire->interfaces;
 
-	for (uint32_t s = 0; s < streams && !loop->given_up; s++) {
+	for (uint32_t s = 0; s < streams && !loop->timed_out; s++) {
 		const enum fault_kind fault = packet_faults_event(
 			loop->faults, pulse, s / wire->interfaces, s % wire->interfaces);
 		const struct transmit_message event = {

@@ -16,14 +16,14 @@
 #include "transmit/address.h"
 #include "transmit/packet_loss.h"
 
-#define EVENTS	   8
-#define CONTROL_US 1000 /* time between two calls of the control functions */
-#define ACTIVE_US  200	/* after work, more is expected for this time: a READ after a READ */
-#define SLEEP_US   100	/* between two polls while no member has joined */
-#define NOTICE_S   2	/* time between two messages while members are missing */
-#define LINGER_MS  300	/* for a peer to empty a shared ring before the port is stopped */
-#define END_MS	   1000 /* to wait for the end of the senders */
-#define MEMBERS	   8	/* places in addition to those of the members that are waited for */
+#define EVENTS_MAX    8
+#define CONTROL_US    1000 /* time between two calls of the control functions */
+#define ACTIVE_US     200  /* time without sleep after work: one READ often follows another */
+#define SLEEP_US      100  /* between two polls while no member has joined */
+#define NOTICE_S      2	   /* time between two log messages while members are missing */
+#define LINGER_MS     300  /* for a peer to empty a shared ring before the port is stopped */
+#define END_MS	      1000 /* to wait for the end of the senders */
+#define SPARE_MEMBERS 8	   /* members that may join in addition to those that are waited for */
 
 /* Ethernet, IPv4, UDP, BTH, DETH, immediate, header of the stream, ICRC */
 #define HEADERS_BYTES (14 + 20 + 8 + 12 + 8 + 4 + RDMA_STREAM_HEADER_BYTES + 4)
@@ -156,7 +156,7 @@ create_senders(struct transmit_multicast *m)
 		.policy = m->options->policy,
 		.slots = m->options->ring_slots,
 		.members_max = (uint16_t)RTE_MIN(
-			m->options->members + MEMBERS, (uint32_t)RDMA_STREAM_MEMBERS_MAX),
+			m->options->members + SPARE_MEMBERS, (uint32_t)RDMA_STREAM_MEMBERS_MAX),
 		.silence_ms = m->options->silence_ms,
 		.proof = m->proof != NULL ? ingest_proof_stream(m->proof) : NULL,
 	};
@@ -178,9 +178,9 @@ create_senders(struct transmit_multicast *m)
 	return 0;
 }
 
-/* The stream with the fewest members. */
+/* Find the stream with the fewest members. @param members  out: their number */
 static uint32_t
-loneliest(const struct transmit_multicast *m, uint16_t *members)
+find_fewest_members(const struct transmit_multicast *m, uint16_t *members)
 {
 	struct rdma_stream_sender_info info;
 	uint32_t stream = 0;
@@ -212,7 +212,7 @@ transmit_multicast_start(
 
 		if (!transmit_multicast_poll(m))
 			rte_delay_us_sleep(SLEEP_US);
-		stream = loneliest(m, &members);
+		stream = find_fewest_members(m, &members);
 		if (members >= m->options->members)
 			break;
 		if (*stop != 0)
@@ -237,13 +237,13 @@ transmit_multicast_start(
 /* ---- run ------------------------------------------------------------------------------------ */
 
 static void
-control(struct transmit_multicast *m, uint64_t now)
+run_control(struct transmit_multicast *m, uint64_t now)
 {
-	struct rdma_event event[EVENTS];
+	struct rdma_event event[EVENTS_MAX];
 	uint16_t n;
 
 	m->next_control = now + rte_get_tsc_hz() / 1000000 * CONTROL_US;
-	n = rdma_poll_cm(m->dev, event, EVENTS);
+	n = rdma_poll_cm(m->dev, event, EVENTS_MAX);
 	for (uint16_t i = 0; i < n; i++) {
 		if (event[i].type == RDMA_EVENT_DEVICE_REMOVED) {
 			warnx("--device %s: it was removed", m->options->device_name);
@@ -269,7 +269,7 @@ transmit_multicast_poll(struct transmit_multicast *m)
 		work += rdma_stream_sender_poll(m->sender[s]);
 	now = rte_rdtsc();
 	if ((int64_t)(now - m->next_control) >= 0)
-		control(m, now);
+		run_control(m, now);
 	if (work > 0)
 		m->active_until = now + rte_get_tsc_hz() / 1000000 * ACTIVE_US;
 	return (int64_t)(now - m->active_until) < 0;
@@ -407,7 +407,7 @@ transmit_multicast_report(const struct transmit_multicast *m, struct detector_re
 /* ---- close ---------------------------------------------------------------------------------- */
 
 static uint64_t
-after_ms(uint32_t ms)
+deadline_after_ms(uint32_t ms)
 {
 	return rte_rdtsc() + rte_get_tsc_hz() / 1000 * ms;
 }
@@ -415,7 +415,7 @@ after_ms(uint32_t ms)
 static void
 destroy_senders(struct transmit_multicast *m)
 {
-	const uint64_t end = after_ms(END_MS);
+	const uint64_t end = deadline_after_ms(END_MS);
 
 	for (uint32_t s = 0; s < m->nb_streams; s++) {
 		struct rdma_stream_sender *sender = m->sender[s];
@@ -435,7 +435,7 @@ transmit_multicast_close(struct transmit_multicast *m)
 	if (m == NULL)
 		return;
 	if (m->sender[0] != NULL) {
-		const uint64_t end = after_ms(LINGER_MS);
+		const uint64_t end = deadline_after_ms(LINGER_MS);
 
 		do
 			transmit_multicast_poll(m);

@@ -36,14 +36,14 @@ struct packet_loss {
 	uint16_t port, queue;
 	const struct rte_eth_rxtx_callback *callback;
 	uint32_t window;     /* a power of two */
-	uint32_t nb_streams; /* with queue pairs of their own */
-	uint32_t nb_groups;  /* without: groups */
+	uint32_t nb_streams; /* streams that have queue pairs */
+	uint32_t nb_groups;  /* multicast groups seen so far, if nb_streams is 0 */
 	struct lossy_stream stream[INGEST_STREAMS_MAX];
 	struct packet_loss_chance *chance; /* NULL: no random loss */
 	uint64_t reads;			   /* packets of responses so far */
 };
 
-/* Where the packet's BTH is, and its destination. @return NULL: not a RoCE packet */
+/* Find the BTH and the destination address. @return NULL: not a RoCE packet */
 static const struct roce_bth *
 find_bth(const struct rte_mbuf *m, struct roce_gid *ip)
 {
@@ -74,14 +74,14 @@ find_bth(const struct rte_mbuf *m, struct roce_gid *ip)
 	return udp->dst_port == RTE_BE16(ROCE_UDP_PORT) ? (const struct roce_bth *)(udp + 1) : NULL;
 }
 
-/* Number in [0, 1) of an event. */
+/* Random number in [0, 1) that depends only on the seed and on the packet. */
 static double
-uniform(uint64_t seed, uint64_t which, uint64_t a, uint64_t b)
+random_uniform(uint64_t seed, uint64_t which, uint64_t a, uint64_t b)
 {
 	return (double)(model_random_key(seed, which, a, b) >> 11) * 0x1p-53;
 }
 
-/* Number of a packet to a group, from its first one. */
+/* Position of a packet in the stream of its group. */
 static uint32_t
 group_packet(struct packet_loss *loss, const struct roce_gid *ip, uint32_t psn)
 {
@@ -110,20 +110,21 @@ is_lost(struct packet_loss *loss, const struct roce_bth *bth, const struct roce_
 
 	if (roce_get24(bth->qpn) == GROUP_QPN) {
 		memcpy(half, ip->raw, sizeof(half));
-		lost = uniform(chance->seed, FAULT_GROUP_LOSS, half[0] ^ half[1],
+		lost = random_uniform(chance->seed, FAULT_GROUP_LOSS, half[0] ^ half[1],
 			       group_packet(loss, ip, roce_get24(bth->psn))) < chance->group;
 		chance->group_lost += lost;
 	} else if (bth->opcode >= (ROCE_RC | ROCE_READ_RESPONSE_FIRST) &&
 		bth->opcode <= (ROCE_RC | ROCE_READ_RESPONSE_ONLY)) {
-		lost = uniform(chance->seed, FAULT_READ_LOSS, 0, loss->reads++) < chance->read;
+		lost = random_uniform(chance->seed, FAULT_READ_LOSS, 0, loss->reads++) <
+			chance->read;
 		chance->read_lost += lost;
 	}
 	return lost;
 }
 
-/* Whether a packet is to be lost; one that was chosen is not lost again. */
+/* Check and clear the mark of a packet that is to be lost, so that its retransmission is sent. */
 static bool
-take_mark(struct packet_loss *loss, const struct rte_mbuf *m)
+take_loss_mark(struct packet_loss *loss, const struct rte_mbuf *m)
 {
 	const struct roce_bth *bth;
 	struct roce_gid ip;
@@ -161,7 +162,7 @@ on_transmit(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, void
 	RTE_SET_USED(port);
 	RTE_SET_USED(queue);
 	for (uint16_t i = 0; i < n; i++)
-		if (take_mark(arg, m[i]))
+		if (take_loss_mark(arg, m[i]))
 			rte_pktmbuf_mtod(m[i], struct rte_ether_hdr *)->ether_type =
 				RTE_BE16(ETHER_TYPE_LOST);
 	return n;

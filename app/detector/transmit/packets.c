@@ -147,7 +147,7 @@ packets_send(struct transmit_loop *loop, uint32_t count, uint64_t due)
 	uint32_t built = 0;
 	uint64_t since = 0;
 
-	for (uint32_t i = 0; i < count && !loop->given_up;) {
+	for (uint32_t i = 0; i < count && !loop->timed_out;) {
 		uint64_t time = due + (uint64_t)(i * gap);
 		bool early = loop->burst_gap != 0 && (int64_t)(time - rte_rdtsc()) > 0;
 

@@ -139,7 +139,7 @@ transmit(struct transmit *run)
 		.first = options->first_frame,
 		.nb_frames = options->loop ? UINT64_MAX : run->source.frames,
 		.burst_gap = options->burst_gap,
-		.patience = RTE_MAX(options->link_wait, 1u),
+		.link_timeout_s = RTE_MAX(options->link_wait, 1u),
 		.rate = options->rate,
 		.report = &run->report,
 	};
@@ -181,21 +181,23 @@ static void
 explain(const struct transmit *run)
 {
 	const bool device = run->options->device_name != NULL;
-	const unsigned int patience = detector_stop != 0 ? 1 : (unsigned int)run->loop.patience;
+	const unsigned int link_timeout_s =
+		detector_stop != 0 ? 1 : (unsigned int)run->loop.link_timeout_s;
 
-	if (run->multicast != NULL && transmit_multicast_late(run->multicast, patience) > 0)
+	if (run->multicast != NULL && transmit_multicast_late(run->multicast, link_timeout_s) > 0)
 		warnx("aborted; these members lack packets");
 	else if (run->streams != NULL && transmit_streams_failed(run->streams))
 		warnx("aborted, messages of the last frames are missing");
 	else if (run->loop.no_credit)
 		warnx("the receiver at %s gave no credit for %u s; aborted, messages of the last "
 		      "frames are missing",
-			run->options->connect, patience);
+			run->options->connect, link_timeout_s);
 	else
 		warnx("%s %s accepted no packet for %u s; aborted, packets of the last frames "
 		      "are missing",
 			device ? "device" : "port",
-			device ? run->options->device_name : run->options->port_name, patience);
+			device ? run->options->device_name : run->options->port_name,
+			link_timeout_s);
 }
 
 static int
@@ -215,7 +217,7 @@ finish(struct transmit *run)
 		run->report.port_errors = stats.oerrors;
 	}
 	detector_report_print(&run->report, run->multicast != NULL);
-	if (run->loop.given_up)
+	if (run->loop.timed_out)
 		explain(run);
 	else if (run->multicast != NULL && transmit_multicast_deserted(run->multicast) > 0)
 		deserted = true;
@@ -226,7 +228,7 @@ finish(struct transmit *run)
 	}
 	if (ret == 0 && run->options->truth_path != NULL)
 		ret = write_truth(run);
-	return ret == 0 && (run->loop.given_up || deserted) ? -ETIMEDOUT : ret;
+	return ret == 0 && (run->loop.timed_out || deserted) ? -ETIMEDOUT : ret;
 }
 
 int

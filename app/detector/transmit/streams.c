@@ -29,7 +29,7 @@
 #define EVENTS	    8
 
 #define CM_US		1000 /* time between two polls of the CM */
-#define RETRY_MS	100  /* until a receiver that is not there yet is tried again */
+#define RETRY_MS	100  /* delay until a receiver that does not listen yet is tried again */
 #define LINGER_MS	300  /* for a peer to empty a shared ring before the port is stopped */
 #define END_MS		1000 /* to wait for the end of a connection or a queue pair */
 #define REJ_NO_LISTENER 8    /* invalid service id (IBTA 12.6.7.2) */
@@ -274,12 +274,12 @@ transmit_streams_register(struct transmit_streams *s, const struct transmit_fram
 /* ---- connect -------------------------------------------------------------------------------- */
 
 static uint64_t
-after_ms(uint32_t ms)
+deadline_after_ms(uint32_t ms)
 {
 	return rte_get_timer_cycles() + rte_get_timer_hz() / 1000 * ms;
 }
 
-/* @return 0; -EINTR: stop; -ETIMEDOUT: the time is over */
+/* Poll once. @return 0: continue; -EINTR: stop; -ENODEV: failed; -ETIMEDOUT: `end` has passed */
 static int
 poll_until(struct transmit_streams *s, uint64_t end, const volatile sig_atomic_t *stop)
 {
@@ -293,9 +293,9 @@ poll_until(struct transmit_streams *s, uint64_t end, const volatile sig_atomic_t
 
 /* Poll for some time, even after an error or a signal. */
 static void
-linger(struct transmit_streams *s, uint32_t ms)
+poll_for_ms(struct transmit_streams *s, uint32_t ms)
 {
-	const uint64_t end = after_ms(ms);
+	const uint64_t end = deadline_after_ms(ms);
 
 	do
 		transmit_streams_poll(s);
@@ -406,10 +406,10 @@ connect_by_cm(
 			ret = poll_until(s, UINT64_MAX, stop);
 		if (ret != 0 || stream->state == STREAM_UP)
 			break;
-		/* the receiver may not listen yet */
+		/* try again: the receiver may not listen yet */
 		rdma_conn_destroy(stream->conn);
 		stream->conn = NULL;
-		linger(s, RETRY_MS);
+		poll_for_ms(s, RETRY_MS);
 		ret = poll_until(s, end, stop);
 		if (ret == 0)
 			continue;
@@ -616,7 +616,7 @@ mark_lost(struct transmit_streams *s, const struct transmit_message *message, ui
 	}
 }
 
-/* Bytes of the packets of a message that arrive, without the frame check sequence. */
+/* Bytes of the packets of a message that are not dropped, without the frame check sequence. */
 static uint32_t
 wire_bytes(
 	const struct transmit_streams *s, const struct transmit_message *message, uint32_t packets)
@@ -692,7 +692,7 @@ transmit_streams_post(struct transmit_streams *s, const struct transmit_message 
 static void
 disconnect(struct transmit_streams *s)
 {
-	const uint64_t end = after_ms(END_MS);
+	const uint64_t end = deadline_after_ms(END_MS);
 	bool up;
 
 	s->ending = true;
@@ -714,7 +714,7 @@ disconnect(struct transmit_streams *s)
 static void
 deregister(struct transmit_streams *s, struct rdma_mr *mr)
 {
-	const uint64_t end = after_ms(END_MS);
+	const uint64_t end = deadline_after_ms(END_MS);
 
 	while (mr != NULL && rdma_mr_dereg(mr) == -EBUSY && rte_get_timer_cycles() < end)
 		transmit_streams_poll(s);
@@ -723,7 +723,7 @@ deregister(struct transmit_streams *s, struct rdma_mr *mr)
 static void
 destroy_objects(struct transmit_streams *s)
 {
-	const uint64_t end = after_ms(END_MS);
+	const uint64_t end = deadline_after_ms(END_MS);
 
 	for (uint32_t i = 0; i < s->nb_streams; i++)
 		while (s->stream[i].qp != NULL && rdma_qp_destroy(s->stream[i].qp) == -EBUSY &&
@@ -747,7 +747,7 @@ transmit_streams_close(struct transmit_streams *s)
 	if (s->cq != NULL)
 		disconnect(s);
 	if (s->mtu != 0)
-		linger(s, LINGER_MS);
+		poll_for_ms(s, LINGER_MS);
 	if (s->dev != NULL) {
 		destroy_objects(s);
 		packet_loss_destroy(s->loss);

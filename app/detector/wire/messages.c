@@ -42,8 +42,8 @@ message_make_ends(const struct jungfrau_wire *wire, const struct jungfrau_frame_
 }
 
 static int
-unequal(const char *where, const char *key, uint32_t found, const char *relation, uint32_t expected,
-	const char *what)
+report_mismatch(const char *where, const char *key, uint32_t found, const char *relation,
+	uint32_t expected, const char *what)
 {
 	warnx("%s: [card] %s = %u: expected %s%u, %s", where, key, found, relation, expected, what);
 	return -EINVAL;
@@ -67,13 +67,13 @@ message_card_check(const struct ingest_card *card, const char *where,
 		return -EINVAL;
 	}
 	if (card->streams != streams)
-		return unequal(where, "streams", card->streams, "", streams,
+		return report_mismatch(where, "streams", card->streams, "", streams,
 			"that is --modules x --interfaces");
 	if (card->tile_bytes != JUNGFRAU_PAYLOAD_BYTES)
-		return unequal(where, "tile_bytes", card->tile_bytes, "", JUNGFRAU_PAYLOAD_BYTES,
-			"the pixels of a packet");
+		return report_mismatch(where, "tile_bytes", card->tile_bytes, "",
+			JUNGFRAU_PAYLOAD_BYTES, "the pixels of a packet");
 	if (card->tiles < tiles)
-		return unequal(where, "tiles", card->tiles, "at least ", tiles,
+		return report_mismatch(where, "tiles", card->tiles, "at least ", tiles,
 			"the packets of a stream and frame");
 	return 0;
 }

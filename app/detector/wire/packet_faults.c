@@ -11,10 +11,10 @@
 /* Shortest truncated packet: an Ethernet frame without its frame check sequence. */
 #define TRUNCATED_MIN 60
 
-#define NOBODY UINT32_MAX
+#define LIST_END UINT32_MAX
 
-/* A delayed packet, in the list of the step at which it is sent. */
-struct held {
+/* An entry of the list of packets that are sent at the same step. */
+struct delayed_packet {
 	struct wire_packet packet;
 	uint32_t next;
 };
@@ -30,8 +30,8 @@ struct packet_faults {
 
 	uint32_t nb_steps; /* size of the wheel: window + 1 */
 	uint32_t *first;   /* list head of the packets sent at a step, by step modulo nb_steps */
-	struct held *held; /* [nb_steps] */
-	uint32_t spare;	   /* list of unused entries */
+	struct delayed_packet *delayed; /* [nb_steps] */
+	uint32_t unused;		/* list of unused entries */
 };
 
 int
@@ -60,14 +60,14 @@ packet_faults_create(const struct fault_options *options, const struct jungfrau_
 		faults->idle &= options->drop[i] == 0.0;
 	faults->nb_steps = options->reorder_window + 1;
 	faults->first = malloc(faults->nb_steps * sizeof(*faults->first));
-	faults->held = malloc(faults->nb_steps * sizeof(*faults->held));
-	if (faults->first == NULL || faults->held == NULL) {
+	faults->delayed = malloc(faults->nb_steps * sizeof(*faults->delayed));
+	if (faults->first == NULL || faults->delayed == NULL) {
 		packet_faults_destroy(faults);
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < faults->nb_steps; i++) {
-		faults->first[i] = NOBODY;
-		faults->held[i].next = i + 1 < faults->nb_steps ? i + 1 : NOBODY;
+		faults->first[i] = LIST_END;
+		faults->delayed[i].next = i + 1 < faults->nb_steps ? i + 1 : LIST_END;
 	}
 	*result = faults;
 	return 0;
@@ -79,7 +79,7 @@ packet_faults_destroy(struct packet_faults *faults)
 	if (faults == NULL)
 		return;
 	free(faults->first);
-	free(faults->held);
+	free(faults->delayed);
 	free(faults);
 }
 
@@ -104,7 +104,7 @@ packet_faults_counts(const struct packet_faults *faults)
 }
 
 static bool
-happens(struct model_random *random, double probability)
+is_drawn(struct model_random *random, double probability)
 {
 	return model_random_uniform(random) < probability;
 }
@@ -121,12 +121,13 @@ stalled(const struct packet_faults *faults, uint64_t pulse, uint32_t module)
 	return false;
 }
 
-/* Cause of a packet's loss; FAULT_KINDS: none. */
+/* Decide whether a packet is lost. @return the cause; FAULT_KINDS: not lost */
 static enum fault_kind
-loss_of(struct packet_faults *faults, const struct wire_packet *packet, struct model_random *random)
+draw_loss(
+	struct packet_faults *faults, const struct wire_packet *packet, struct model_random *random)
 {
-	bool burst = happens(random, faults->options.burst_loss);
-	bool loss = happens(random, faults->options.loss);
+	bool burst = is_drawn(random, faults->options.burst_loss);
+	bool loss = is_drawn(random, faults->options.loss);
 
 	/* a burst consists of packets on the wire; those of a stalled module are not sent */
 	if (stalled(faults, packet->pulse, packet->module))
@@ -141,11 +142,11 @@ loss_of(struct packet_faults *faults, const struct wire_packet *packet, struct m
 }
 
 static enum fault_kind
-damage_of(const struct packet_faults *faults, struct model_random *random)
+draw_damage(const struct packet_faults *faults, struct model_random *random)
 {
 	uint32_t kinds = faults->options.corrupt_kinds, nth;
-	bool corrupt = happens(random, faults->options.corrupt);
-	bool truncate = happens(random, faults->options.truncate);
+	bool corrupt = is_drawn(random, faults->options.corrupt);
+	bool truncate = is_drawn(random, faults->options.truncate);
 
 	if (corrupt) {
 		nth = model_random_below(random, (uint32_t)__builtin_popcount(kinds));
@@ -157,51 +158,52 @@ damage_of(const struct packet_faults *faults, struct model_random *random)
 }
 
 /*
- * The RoCE packet that a message loses. Its random numbers are a separate sequence, so that the
- * other faults are those of the same seed over UDP.
+ * Decide which RoCE packet of a message is lost. The random numbers are a separate sequence, so
+ * that the other faults are the same as over UDP with the same seed.
  */
 static enum fault_kind
-drop_of(const struct packet_faults *faults, const struct wire_packet *packet, uint32_t place)
+draw_drop(const struct packet_faults *faults, const struct wire_packet *packet, uint32_t place)
 {
 	struct model_random random = {.counter = model_random_key(faults->seed, MODEL_PURPOSE_DROP,
 					      packet->pulse, place)};
 	enum fault_kind kind = FAULT_KINDS;
 
 	for (unsigned int i = 0; i < FAULT_DROP_EVENT - FAULT_DROP_FIRST; i++)
-		if (happens(&random, faults->options.drop[i]) && kind == FAULT_KINDS)
+		if (is_drawn(&random, faults->options.drop[i]) && kind == FAULT_KINDS)
 			kind = FAULT_DROP_FIRST + i;
 	return kind;
 }
 
 static void
-hold(struct packet_faults *faults, const struct wire_packet *packet, struct model_random *random)
+delay_packet(
+	struct packet_faults *faults, const struct wire_packet *packet, struct model_random *random)
 {
 	uint64_t due =
 		faults->step + 1 + model_random_below(random, faults->options.reorder_window);
 	uint32_t *first = &faults->first[due % faults->nb_steps];
-	/* each step delays one packet, for fewer steps than there are entries */
-	uint32_t entry = faults->spare;
+	/* an entry is free: a step delays at most one packet, by less than nb_steps */
+	uint32_t entry = faults->unused;
 
-	faults->spare = faults->held[entry].next;
-	faults->held[entry].packet = *packet;
-	faults->held[entry].next = *first;
+	faults->unused = faults->delayed[entry].next;
+	faults->delayed[entry].packet = *packet;
+	faults->delayed[entry].next = *first;
 	*first = entry;
 }
 
-/* Returns the packets that are due at this step. */
+/* Takes the delayed packets that are due at this step. @return their number */
 static uint32_t
-release(struct packet_faults *faults, struct wire_packet *out)
+take_due(struct packet_faults *faults, struct wire_packet *out)
 {
 	uint32_t *first = &faults->first[faults->step % faults->nb_steps];
 	uint32_t count = 0;
 
-	while (*first != NOBODY) {
+	while (*first != LIST_END) {
 		uint32_t entry = *first;
 
-		out[count++] = faults->held[entry].packet;
-		*first = faults->held[entry].next;
-		faults->held[entry].next = faults->spare;
-		faults->spare = entry;
+		out[count++] = faults->delayed[entry].packet;
+		*first = faults->delayed[entry].next;
+		faults->delayed[entry].next = faults->unused;
+		faults->unused = entry;
 	}
 	return count;
 }
@@ -214,7 +216,7 @@ pass_packet(struct packet_faults *faults, struct wire_packet *packet, struct wir
 	uint32_t place = stream * JUNGFRAU_MODULE_PACKETS + packet->packet;
 	struct model_random random = {.counter = model_random_key(faults->seed, MODEL_PURPOSE_FAULT,
 					      packet->pulse, place)};
-	enum fault_kind kind = loss_of(faults, packet, &random);
+	enum fault_kind kind = draw_loss(faults, packet, &random);
 	uint32_t count = 0;
 	bool duplicate;
 
@@ -227,9 +229,9 @@ pass_packet(struct packet_faults *faults, struct wire_packet *packet, struct wir
 		out[0] = *packet;
 		return 1;
 	}
-	kind = damage_of(faults, &random);
+	kind = draw_damage(faults, &random);
 	if (faults->options.messages)
-		kind = drop_of(faults, packet, place);
+		kind = draw_drop(faults, packet, place);
 	packet->damage = (uint8_t)kind;
 	packet->random = model_random_next(&random);
 	if (kind != FAULT_KINDS)
@@ -242,16 +244,16 @@ pass_packet(struct packet_faults *faults, struct wire_packet *packet, struct wir
 		outcome->sent++;
 
 	/* a copy of a damaged packet would be counted as another damaged one */
-	duplicate = happens(&random, faults->options.duplicate) && kind == FAULT_KINDS;
+	duplicate = is_drawn(&random, faults->options.duplicate) && kind == FAULT_KINDS;
 	if (duplicate) {
 		faults->count[FAULT_DUPLICATE]++;
 		outcome->duplicated++;
 		out[count++] = *packet;
 	}
-	if (happens(&random, faults->options.reorder)) {
+	if (is_drawn(&random, faults->options.reorder)) {
 		faults->count[FAULT_REORDER]++;
 		outcome->reordered++;
-		hold(faults, packet, &random);
+		delay_packet(faults, packet, &random);
 	} else {
 		out[count++] = *packet;
 	}
@@ -280,7 +282,7 @@ packet_faults_frame(struct packet_faults *faults, uint64_t pulse, struct wire_pa
 					continue;
 				}
 				count += pass_packet(faults, &packet, out + count, outcome);
-				count += release(faults, out + count);
+				count += take_due(faults, out + count);
 				faults->step++;
 			}
 		}
@@ -302,7 +304,7 @@ packet_faults_event(
 
 	if (stalled(faults, pulse, module))
 		return FAULT_STALL;
-	if (!happens(&random, faults->options.drop[FAULT_DROP_EVENT - FAULT_DROP_FIRST]))
+	if (!is_drawn(&random, faults->options.drop[FAULT_DROP_EVENT - FAULT_DROP_FIRST]))
 		return FAULT_KINDS;
 	faults->count[FAULT_DROP_EVENT]++;
 	return FAULT_DROP_EVENT;
@@ -314,7 +316,7 @@ packet_faults_flush(struct packet_faults *faults, struct wire_packet *out)
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < faults->nb_steps; i++, faults->step++)
-		count += release(faults, out + count);
+		count += take_due(faults, out + count);
 	return count;
 }
 

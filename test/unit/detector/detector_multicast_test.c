@@ -174,11 +174,11 @@ send_frame(uint32_t path_mtu, uint32_t room, const char *fault)
 	assert_non_null(loop.packets);
 	count = packet_faults_frame(loop.faults, 1, loop.packets, &outcome);
 	transmit_fragments.send(&loop, count, 0);
-	if (!loop.given_up)
+	if (!loop.timed_out)
 		transmit_fragments.end_frame(&loop, 1);
 	free(loop.packets);
 	packet_faults_destroy(loop.faults);
-	return !loop.given_up;
+	return !loop.timed_out;
 }
 
 static void
@@ -222,7 +222,7 @@ faults_leave_fragments_out(void **state)
 	assert_int_equal(ring.messages, 2 * TILES);
 }
 
-/* The loop's patience is 0 s here. */
+/* The loop's link_timeout_s is 0 s here. */
 static void
 a_ring_that_stays_full_ends_the_run(void **state)
 {
