@@ -49,9 +49,9 @@ publish_image(bool full, bool taken)
 	zmq_says.full = full;
 	zmq_says.taken = taken;
 	message_put(&output.message, "image", 5);
-	assert_int_equal(hand_over(&output), 0);
+	assert_int_equal(fill_zmq_message(&output), 0);
 	output.pending = PENDING_IMAGE;
-	assert_true(publish(&output));
+	assert_true(send_to_subscribers(&output));
 	assert_int_equal(output.pending, PENDING_NONE);
 	if (taken)
 		zmq_msg_close(&zmq_says.kept);
