@@ -47,11 +47,11 @@ struct detector_options {
 	uint16_t service;  /**< port of stream 0 */
 	enum rdma_stream_policy policy;
 	uint32_t ring_slots;
-	uint32_t members;      /**< of each stream, to wait for */
-	uint32_t silence_ms;   /**< after which a member is removed */
+	uint32_t members;      /**< members of each stream to wait for */
+	uint32_t silence_ms;   /**< a member that is silent for this time is removed */
 	const char *keys_path; /**< NULL: members are not authenticated */
 
-	const char *geometry_path; /**< of a file that describes the detector; NULL: a stack */
+	const char *geometry_path; /**< geometry file of the detector; NULL: a stack of modules */
 
 	const char *pcap_path;	      /**< NULL: no such output; likewise for the other paths */
 	const char *truth_path;	      /**< CSV */

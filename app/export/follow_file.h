@@ -15,7 +15,7 @@
 /** A batch. */
 struct follow_batch {
 	struct scan_record *record; /**< without pixels */
-	uint64_t at, length;	    /**< in the file */
+	uint64_t at, length;	    /**< offset and length in the file */
 	bool gone;		    /**< the file was truncated before the batch's end */
 };
 
@@ -23,17 +23,17 @@ struct follow_file {
 	struct scan_file *file; /**< NULL: not open */
 	struct scan_header *header;
 	struct follow_batch *batch; /**< as many as the reader has */
-	struct scan_record *loaded; /**< of `loaded_batch`, with its pixels; or NULL */
+	struct scan_record *loaded; /**< batch `loaded_batch` with its pixels; NULL: none */
 	size_t loaded_batch;
 	/** the next batch, which was read ahead: by its thread, while `reading` @{ */
 	struct read_ahead *reading; /**< NULL: `next` can be used */
 	struct scan_record *next;   /**< NULL: it was not complete */
 	uint64_t next_at, next_length;
 	/** @} */
-	uint64_t at;		   /**< where the next batch begins */
-	int fd;			   /**< while the file is open */
+	uint64_t at;		   /**< offset of the next batch */
+	int fd;			   /**< open descriptor of the file */
 	uint64_t limit;		   /**< no batch after it is read */
-	struct scan_change change; /**< once it is named */
+	struct scan_change change; /**< change of the file after it had its final name */
 	bool named;		   /**< it has its final name, or was removed */
 	bool ended;		   /**< its writer has ended, and there is no further batch */
 };

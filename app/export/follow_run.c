@@ -389,7 +389,7 @@ prepare_file(struct follow_run *r)
 	number = r->written / e->per_file;
 	have = data_file_images(e, number);
 	/* of an earlier process: a file is replaced by one that has its images, too */
-	if (have > e->images.nb - r->written && !r->caught_up)
+	if (have > e->images.nb - r->written && !r->read_once)
 		return 0;
 	if (have == e->per_file && export_count(e, number) == e->per_file &&
 		data_file_check(e, number) == 1) {
@@ -436,7 +436,7 @@ static int
 write_lists(struct follow_run *r, size_t nb)
 {
 	struct export *e = &r->e;
-	const int ret = sparse_live_part(&r->sparse, e, r->full / e->per_file, nb, r->caught_up);
+	const int ret = sparse_live_part(&r->sparse, e, r->full / e->per_file, nb, r->read_once);
 
 	if (ret < 0 && ret != -EAGAIN)
 		return ret == -EINTR ? ret : export_complain("%s%s", e->message, "");
@@ -549,7 +549,7 @@ follow_run_poll(struct follow_run *r, bool last)
 	ended = any == 0 && files_ended(r);
 	ret = any < 0 ? any : 0;
 
-	r->caught_up |= any == 0;
+	r->read_once |= any == 0;
 	if (ret == 0 && r->images.nb > 0 && !r->ready) {
 		ret = make_ready(r);
 		if (ret == 0)

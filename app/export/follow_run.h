@@ -22,22 +22,23 @@ struct follow_run {
 	struct read_ahead read_ahead;		    /* reads the next batch meanwhile */
 	const struct options *options;
 	struct selection_rows frames, images; /* rows with an image, in order of arrival */
-	size_t next_frame, next_image;	      /* first row that was not paired, not added */
-	void *batches; /* tree of the batches that were read: copies are left out */
+	size_t next_frame,
+		next_image; /* first row that is not matched, first image that is not selected */
+	void *batches;	    /* tree of the batches that were read, to detect copies */
 	struct growing_file file;
-	struct sparse_live sparse; /* of a run with CSR images, instead of `file` */
+	struct sparse_live sparse; /* files of a run with CSR images, used instead of `file` */
 	bool is_sparse;
-	size_t full;	    /* images in files of lists that are full */
+	size_t full;	    /* images in complete files of lists */
 	size_t written;	    /* images in data files */
 	size_t in_master;   /* images of the master */
 	uint32_t nb_opened; /* files that are open */
 	double master_at, master_took;
-	uint64_t left_out; /* images of the other kind */
+	uint64_t left_out; /* images of the other kind, which are not exported */
 	uint64_t damaged;  /* batches that are left out, and ends that are absent */
 	bool unreadable;   /* the schema of a complete file is damaged */
-	bool last;	   /* only what the files have now */
+	bool last;	   /* export only what the files have now */
 	bool ready;	   /* geometry, mask and names are known */
-	bool caught_up;	   /* all batches were read once */
+	bool read_once;	   /* all batches were read once */
 };
 
 enum follow_state {

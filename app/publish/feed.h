@@ -40,9 +40,9 @@ struct feed_file {
 struct feed_batch {
 	uint32_t file;
 	uint32_t images;
-	uint64_t at;	/**< offset in the file */
+	uint64_t at;	/**< offset in the file, bytes */
 	uint64_t first; /**< number of its first image */
-	uint64_t order; /**< of all batches of all runs */
+	uint64_t order; /**< position among the batches of all runs */
 	int64_t seen_ns;
 	int64_t added_ns; /**< CLOCK_MONOTONIC */
 };
@@ -50,7 +50,7 @@ struct feed_batch {
 /** A batch of `frames`. */
 struct feed_rows {
 	uint32_t file;
-	uint64_t at;	      /**< offset in the file */
+	uint64_t at;	      /**< offset in the file, bytes */
 	uint64_t first, last; /**< smallest and largest frame number */
 };
 
@@ -97,21 +97,21 @@ struct feed_cursor {
 	uint64_t run;	 /**< number of the first run that is not finished */
 	struct {
 		uint64_t run; /**< number of the run + 1; 0: none */
-		size_t batch; /**< next batch */
+		size_t batch; /**< index of the next batch */
 		bool begun, finished;
 	} place[FEED_RUNS];
 	struct feed_run *current;   /**< run of the last item; a reference */
-	struct scan_record *record; /**< the batch of the last image; a reference */
-	uint32_t file;		    /**< of this batch */
-	struct rows_join join;	    /**< its rows of `frames` */
-	bool *published;	    /**< [rows] images that are published */
+	struct scan_record *record; /**< batch of the last item; a reference */
+	uint32_t file;		    /**< index of the file of this batch */
+	struct rows_join join;	    /**< rows of `frames` of this batch */
+	bool *published;	    /**< [rows of the batch] the image is published */
 	bool joined;		    /**< true: the batch no longer waits for rows */
 	bool no_descriptor;	  /**< rows could not be read: EMFILE or ENFILE; the batch waits */
 	size_t rows_tried;	  /**< batches of `frames` of the run that were searched */
 	int64_t until_ns;	  /**< end of the wait, CLOCK_MONOTONIC */
 	struct scan_record *rows; /**< batch of `frames` that was read last; a reference */
-	size_t rows_number;	  /**< of this batch in `current` */
-	uint64_t row;		  /**< next row of it */
+	size_t rows_number;	  /**< index of this batch of `frames` in `current` */
+	uint64_t row;		  /**< next row of `record` */
 	uint64_t id;		  /**< number of the next image */
 	int64_t seen_ns;
 	uint64_t skipped; /**< images that were left out because more than `behind` waited */
@@ -119,7 +119,7 @@ struct feed_cursor {
 };
 
 enum feed_kind {
-	FEED_WAIT,   /**< nothing at present */
+	FEED_WAIT,   /**< no item at present */
 	FEED_START,  /**< a run begins; only serial */
 	FEED_IMAGE,  /**< an image */
 	FEED_FINISH, /**< a run has ended, and all its images were returned; only serial */

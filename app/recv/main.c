@@ -477,7 +477,7 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 		LOG(ERR, "exiting with status %d: %s\n", status, strerror(-ret));
 	telemetry_retire();
 	run_destroy(service.run);
-	eal_hold();
+	eal_block_interrupts();
 	leaked = pipeline_destroy(&pipeline);
 	nexus_stop(&nexus);
 	if (leaked != 0 && service.failed != 0)

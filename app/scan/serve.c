@@ -124,7 +124,7 @@ serve(struct scan_server_config *config)
 		_exit(0);
 	}
 	serve_telemetry_close();
-	eal_hold();
+	eal_block_interrupts();
 	scan_server_close(s);
 	return 0;
 }

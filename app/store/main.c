@@ -300,7 +300,7 @@ run(const struct arguments *a)
 		poll_until_signal(s, &nexus);
 	}
 	store_telemetry_close();
-	eal_hold();
+	eal_block_interrupts();
 	status = ret < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	ret = store_close(s);
 	nexus_stop(&nexus);

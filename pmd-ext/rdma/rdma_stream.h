@@ -34,17 +34,20 @@ extern "C" {
 struct rdma_stream_sender;
 struct rdma_stream_receiver;
 
-#define RDMA_STREAM_HEADER_BYTES 32   /**< of a packet; its payload is shorter than the MTU by it */
-#define RDMA_STREAM_MAC_BYTES	 32   /**< of a proof */
-#define RDMA_STREAM_MEMBERS_MAX	 64   /**< members of a sender */
-#define RDMA_STREAM_CONNS_MAX	 8    /**< connections of a member */
+#define RDMA_STREAM_HEADER_BYTES 32   /**< bytes before the payload of a packet */
+#define RDMA_STREAM_MAC_BYTES	 32   /**< bytes of the code of a proof */
+#define RDMA_STREAM_MEMBERS_MAX	 64   /**< maximum members of a sender */
+#define RDMA_STREAM_CONNS_MAX	 8    /**< maximum connections of a member */
 #define RDMA_STREAM_PORT	 7190 /**< default port of a sender's service */
 
 /** What a sender does when its ring is full. */
 enum rdma_stream_policy {
 	/** Wait for the slowest member. A member that is silent for `silence_ms` is removed. */
 	RDMA_STREAM_WAIT,
-	/** Overwrite the oldest packets. A member that is too late counts them as lost. */
+	/**
+	 * Overwrite the oldest packets. A member that did not receive them in time counts them as
+	 * lost.
+	 */
 	RDMA_STREAM_OVERWRITE,
 };
 
@@ -89,7 +92,7 @@ struct rdma_stream_sender_attr {
 	struct rdma_pd *pd;
 	uint16_t poll_group;
 	const struct sockaddr *group; /**< multicast address */
-	uint16_t port;		      /**< of the service that members connect to (7190) */
+	uint16_t port;		      /**< port of the service that members connect to (7190) */
 	enum rdma_stream_policy policy;
 	/** Of the ring; a power of two (4,096). More than rate x (time to notice a loss + queue +
 	 *  round trip + retries) / slot: rdma_stream_slots() */
@@ -113,7 +116,7 @@ struct rdma_stream_sender_info {
 	uint64_t run;	  /**< random number of this sender */
 	uint64_t head;	  /**< number of the next packet */
 	uint64_t tail;	  /**< all members have the packets before this one */
-	uint16_t members; /**< that have accepted the card and take part */
+	uint16_t members; /**< members that have accepted the card and have not left */
 	uint64_t joined, left;
 	uint64_t removed_silent; /**< members removed because they were silent */
 	uint64_t removed_wrong;	 /**< members removed because of an invalid tail or message */
@@ -127,9 +130,9 @@ struct rdma_stream_sender_info {
 
 /** A member that takes part. */
 struct rdma_stream_member_info {
-	struct sockaddr_storage addr; /**< from which it has joined */
-	uint64_t identity;	      /**< as it states; proved if the sender has a proof */
-	uint64_t tail;		      /**< it has the packets before this one */
+	struct sockaddr_storage addr; /**< address from which the member has joined */
+	uint64_t identity; /**< claimed by the member; verified if the sender has a proof */
+	uint64_t tail;	   /**< the member has all packets before this one */
 	/**
 	 * No packet before this one is in flight to the member. Above `tail` if the member misses
 	 * packets
@@ -137,7 +140,7 @@ struct rdma_stream_member_info {
 	uint64_t seen;
 };
 
-/** Slots that a ring needs. @param latency_us time to notice a loss and to repair it */
+/** Number of slots that a ring needs. @param latency_us time to detect and repair a loss */
 uint32_t rdma_stream_slots(uint32_t rate_mbps, uint32_t payload_max, uint32_t latency_us);
 
 /**
@@ -210,27 +213,27 @@ struct rdma_stream_receiver_attr {
 	struct rdma_pd *pd;
 	uint16_t poll_group;
 	const struct sockaddr *group;
-	const struct sockaddr *sender; /**< address and port of its service */
-	uint32_t payload_max;	       /**< bytes, the sender's (the MTU less the header) */
+	const struct sockaddr *sender; /**< address and port of the sender's service */
+	uint32_t payload_max;	       /**< bytes, as at the sender (the MTU less the header) */
 	/** Receive buffers (4,096). With fewer than the sender's slots, a slow receiver would lose
 	 *  more than the network does: it fails with -EMSGSIZE */
 	uint32_t buffers;
 	uint32_t repair_buffers; /**< for packets that are READ (1,024) */
 	uint16_t reads;		 /**< connections for READ (4), at most RDMA_STREAM_CONNS_MAX */
-	uint16_t reads_max;	 /**< READs in flight on each of them (4) */
+	uint16_t reads_max;	 /**< READs in flight on each connection (4) */
 	uint16_t range_max;	 /**< maximum slots of one READ, up to RDMA_SGE_MAX (8) */
-	uint32_t quiet_us;	 /**< time without a packet after which the head is READ (200) */
+	uint32_t quiet_us; /**< after this time without a packet, the sender's head is READ (200) */
 	uint32_t nack_gather_us; /**< NACK: time in which gaps are collected (100) */
 	uint32_t nack_again_us;	 /**< NACK: after this time a packet is requested again (5,000) */
 	enum rdma_stream_repair repair;
-	uint64_t identity; /**< whose key proves this member */
+	uint64_t identity; /**< identity of this member, for the proof */
 	const struct rdma_stream_proof *proof;
 };
 
 /** A packet. */
 struct rdma_stream_packet {
 	uint64_t sequence;
-	uint64_t run; /**< a new one: the sender was started again */
+	uint64_t run; /**< run of the sender; changes when the sender is restarted */
 	const void *data;
 	uint32_t length;
 	uint32_t buffer; /**< internal */
@@ -246,25 +249,25 @@ struct rdma_stream_receiver_info {
 	enum rdma_stream_state state;
 	int error;	   /**< RDMA_STREAM_FAILED: negative errno */
 	uint64_t run;	   /**< of the sender */
-	uint32_t slots;	   /**< of the sender's ring, also of one that is refused; 0: not known */
-	uint32_t payload;  /**< the sender's payload_max, likewise */
+	uint32_t slots;	   /**< slots of the sender's ring; set even if its card is rejected */
+	uint32_t payload;  /**< payload_max of the sender; set even if its card is rejected */
 	uint64_t start;	   /**< first packet since the last join */
-	uint64_t next;	   /**< all before this one have arrived or are lost */
-	uint64_t received; /**< packets from the group */
-	uint64_t repaired; /**< packets by READ */
+	uint64_t next;	   /**< all packets before this one have arrived or are lost */
+	uint64_t received; /**< packets received from the group */
+	uint64_t repaired; /**< packets received by READ */
 	uint64_t duplicate;
-	uint64_t stale;	      /**< from the group, before the window or from another run */
-	uint64_t foreign;     /**< from the group, but not from the sender, or invalid */
+	uint64_t stale;	      /**< packets of another run, or too far ahead of the window */
+	uint64_t foreign;     /**< invalid packets, or packets that the sender has not sent */
 	uint64_t wrong_crc;   /**< slots READ with a wrong CRC-32C: being written, or damaged */
 	uint64_t not_written; /**< slots READ that did not have the packet yet */
-	uint64_t lost;	      /**< lost permanently */
-	uint64_t reads;	      /**< READs of slots, each with any number of slots */
+	uint64_t lost;	      /**< packets lost permanently */
+	uint64_t reads;	      /**< READs of slots; one READ covers up to range_max slots */
 	uint64_t read_errors; /**< READs that failed with their connection */
 	uint64_t head_reads;
 	uint64_t nacks;	  /**< NACK: packets requested */
-	uint64_t joins;	  /**< complete joins, the first one included */
+	uint64_t joins;	  /**< completed joins, including the first one */
 	uint64_t rejoins; /**< connections that were replaced */
-	uint32_t held;	  /**< buffers of packets that are not released */
+	uint32_t held;	  /**< packets that the application has not released */
 };
 
 /**

@@ -28,15 +28,14 @@ struct stream_entry {
 	uint8_t state; /**< enum entry_state */
 };
 
-/** Missing packets. */
+/** A range of missing packets. */
 struct stream_range {
 	uint64_t first, end;
-	uint64_t due; /**< TSC; not before */
+	uint64_t due; /**< TSC: the range is requested at this time or later */
 };
 
 /**
- * Rings of ranges. All ranges of a ring wait for the same time, so that none waits behind one that
- * is due later.
+ * Rings of ranges. The ranges of a ring have the same delay, so that they are due in order.
  */
 enum range_ring {
 	RANGE_NEW,
@@ -54,10 +53,10 @@ struct stream_window {
 	uint32_t size;	  /**< a power of two */
 	uint32_t slots;	  /**< of the sender's ring */
 	uint64_t deliver; /**< next packet for the application */
-	uint64_t next;	  /**< all before have arrived or are lost */
-	uint64_t seen;	  /**< all before are known to exist */
+	uint64_t next;	  /**< all packets before this one have arrived or are lost */
+	uint64_t seen;	  /**< all packets before this one are known to exist */
 	struct stream_ranges ranges[RANGE_RINGS];
-	bool rescan;	 /**< a range did not fit */
+	bool rescan;	 /**< a range did not fit into its ring */
 	bool repair;	 /**< false: missing packets are lost */
 	uint64_t gather; /**< TSC cycles that a new range waits */
 	uint64_t now;	 /**< TSC of this poll */
@@ -91,13 +90,13 @@ stream_entry_lose(struct stream_window *w, struct stream_entry *e)
 	(*w->lost)++;
 }
 
-/** Packets before `end` exist; those that were not seen are missing. */
+/** Note that packets before `end` exist. Those beyond `seen` become missing. */
 void stream_window_see(struct stream_window *w, uint64_t end);
 
 /** Advance `next` over packets that have arrived or are lost. */
 void stream_window_advance(struct stream_window *w);
 
-/** The sender has overwritten all before `floor`. */
+/** The sender has overwritten all packets before `floor`: missing ones are lost. */
 void stream_window_skip(struct stream_window *w, uint64_t floor);
 
 /** All missing packets are lost: the membership has ended. */
@@ -117,7 +116,7 @@ stream_window_is_repaired(const struct stream_window *w)
  */
 uint16_t stream_window_take(struct stream_window *w, uint16_t most, uint64_t *first);
 
-/** Packets that were requested, but not received, are taken again. @param wait TSC cycles */
+/** Request packets again that were requested and not received. @param wait TSC cycles */
 void stream_window_again(struct stream_window *w, uint64_t first, uint64_t end, uint64_t wait);
 
 /** Search for missing packets that are no longer in a range. */

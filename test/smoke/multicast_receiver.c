@@ -297,7 +297,7 @@ main(int argc, char **argv)
 		if (fclose(t.member[m].out) != 0)
 			err(1, "close");
 	report();
-	eal_hold();
+	eal_block_interrupts();
 	close_all();
 	eal_end();
 	return more ? 4 : 0;

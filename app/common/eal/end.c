@@ -46,7 +46,7 @@ register_block(void)
 }
 
 bool
-eal_hold(void)
+eal_block_interrupts(void)
 {
 	static bool registered, done;
 	struct timespec until;
@@ -71,6 +71,6 @@ eal_hold(void)
 void
 eal_end(void)
 {
-	if (eal_hold())
+	if (eal_block_interrupts())
 		rte_eal_cleanup();
 }

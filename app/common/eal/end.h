@@ -20,7 +20,7 @@
  *
  * @return false: the callback of a driver ran for longer than 2 s, and the thread is not blocked
  */
-bool eal_hold(void);
+bool eal_block_interrupts(void);
 
 /**
  * Replacement for rte_eal_cleanup(). Call this as the last DPDK function of the program, and not

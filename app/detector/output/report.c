@@ -39,7 +39,8 @@ detector_report_write(const struct detector_report *report, struct output_file *
 		PUT("%s = %llu\n", fault_kind_names[kind], (llu)report->fault[kind]);
 	PUT("\n[port]\nseconds = %.6f\nasked_frame_rate = %.3f\nframe_rate = %.3f\n"
 	    "packet_rate = %.1f\ngbit_per_second = %.4f\n",
-		report->seconds, report->asked_rate, per_second(report->frames, report->seconds),
+		report->seconds, report->requested_rate,
+		per_second(report->frames, report->seconds),
 		per_second(report->sent, report->seconds),
 		per_second(report->bytes, report->seconds) * 8e-9);
 	PUT("late_frames = %llu\nlate_max_us = %.1f\nlate_mean_us = %.1f\nfull = %llu\n"
@@ -67,7 +68,7 @@ detector_report_print(const struct detector_report *report, bool multicast)
 		"braggline-detector: sent %llu frames, %llu packets in %.3f s: %.1f frames/s "
 		"(requested %.1f), %.0f packets/s, %.2f Gb/s\n",
 		(llu)report->frames, (llu)report->sent, report->seconds,
-		per_second(report->frames, report->seconds), report->asked_rate,
+		per_second(report->frames, report->seconds), report->requested_rate,
 		per_second(report->sent, report->seconds),
 		per_second(report->bytes, report->seconds) * 8e-9);
 	fprintf(stderr,

@@ -25,22 +25,22 @@ struct detector_report {
 
 	/* only for a port; zeros otherwise */
 	double seconds;
-	double asked_rate;	    /**< requested frames per second */
+	double requested_rate;	    /**< requested frames per second */
 	uint64_t late_frames;	    /**< started more than a period after they were due */
 	double late_max, late_mean; /**< over all frames, seconds */
 	uint64_t full;		    /**< bursts that the port accepted only partly */
 	double waited;		    /**< time spent waiting for room in the port, seconds */
 	uint64_t credit_waits;	    /**< times that the receiver's ring had no room */
-	double credit_waited;	    /**< time spent waiting for room in it, seconds */
-	uint64_t events_again;	    /**< events sent again during these waits */
-	uint64_t port_packets;	    /**< the port's own counters */
+	double credit_waited;  /**< time spent waiting for room in the receiver's ring, seconds */
+	uint64_t events_again; /**< events sent again during these waits */
+	uint64_t port_packets; /**< the port's own counters */
 	uint64_t port_errors;
 
 	/** Members of multicast streams, sums of all streams. */
 	struct {
 		uint64_t joined, left;
-		uint64_t removed; /**< because they were silent or sent something impossible */
-		uint64_t refused; /**< requests to join */
+		uint64_t removed; /**< members that were silent or sent invalid values */
+		uint64_t refused; /**< rejected requests to join */
 		uint64_t resent;  /**< packets, for members without READ */
 	} members;
 };

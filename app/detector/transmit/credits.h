@@ -15,9 +15,9 @@
 
 struct transmit_credit {
 	const uint64_t *word; /**< written by the receiver, little-endian; NULL: without credits */
-	uint32_t slots;	      /**< of the receiver's ring */
+	uint32_t slots;	      /**< slots of the receiver's ring */
 	bool open;	      /**< the receiver has written a credit */
-	uint64_t free;	      /**< the slots of frames below are free */
+	uint64_t free;	      /**< the slots of frames below this number are free */
 	uint64_t next;	      /**< number of the last frame that was begun + 1 */
 	uint64_t pulse;	      /**< pulse of that frame + 1; 0: none */
 };

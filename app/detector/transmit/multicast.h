@@ -34,7 +34,7 @@ int transmit_multicast_start(
 /** Run device and senders. @return whether there was work recently */
 bool transmit_multicast_poll(struct transmit_multicast *multicast);
 
-/** Whether the device has failed; the poll that found it has reported it. */
+/** Whether the device has failed. transmit_multicast_poll() has reported the reason. */
 bool transmit_multicast_failed(const struct transmit_multicast *multicast);
 
 /** Maximum bytes of a message in one fragment. */
@@ -53,7 +53,7 @@ void transmit_multicast_end(struct transmit_multicast *multicast);
 /** Whether all packets are sent, and all members have them. */
 bool transmit_multicast_complete(const struct transmit_multicast *multicast);
 
-/** Whether no stream has members any more. */
+/** Whether all members of all streams have left or were removed. */
 bool transmit_multicast_left(const struct transmit_multicast *multicast);
 
 /**

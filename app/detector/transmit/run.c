@@ -123,7 +123,7 @@ transmit(struct transmit *run)
 		options->device_name == NULL ? rte_get_next_lcore(-1, 1, 0) : RTE_MAX_LCORE;
 	int ret;
 
-	run->report.asked_rate = options->rate;
+	run->report.requested_rate = options->rate;
 	run->loop = (struct transmit_loop){
 		.sender = run->multicast != NULL ? &transmit_fragments
 			: run->streams != NULL	 ? &transmit_messages
@@ -250,7 +250,7 @@ transmit_run(const struct detector_options *options)
 	else if (ret == -ENOMEM)
 		warnx("out of memory");
 
-	eal_hold();
+	eal_block_interrupts();
 	transmit_port_close(&run->port);
 	transmit_streams_close(run->streams);
 	transmit_multicast_close(run->multicast);

@@ -132,8 +132,8 @@ struct replay_capture {
 	size_t last_chunk; /* size in bytes; all other chunks have the same size */
 	void **chunks;
 	/* Copy of the arena in the application's memory, and its offset from each chunk. */
-	uint8_t *twin;
-	intptr_t *away;		  /* 0: no copy */
+	uint8_t *copy_memory;
+	intptr_t *copy_offset;	  /* 0: no copy */
 	bool placed;		  /* the copy is up to date */
 	bool lent;		  /* queues have delivered references */
 	struct replay_roce *roce; /* numbers of RoCE messages; NULL: they are not changed */

@@ -262,7 +262,7 @@ capture_free(struct replay_capture *capture)
 		for (uint32_t i = 0; i < capture->nb_chunks; i++)
 			rte_free(capture->chunks[i]);
 	rte_free(capture->chunks);
-	rte_free(capture->away);
+	rte_free(capture->copy_offset);
 	rte_free(capture->packets);
 	rte_free(capture->order);
 	replay_roce_free(capture->roce);
@@ -290,9 +290,9 @@ capture_alloc(struct replay_capture *capture, const struct replay_devargs *args,
 		goto refuse;
 	capture->chunks = rte_zmalloc_socket(
 		"replay_chunks", capture->nb_chunks * sizeof(capture->chunks[0]), 0, socket);
-	capture->away = rte_zmalloc_socket(
-		"replay_away", capture->nb_chunks * sizeof(capture->away[0]), 0, socket);
-	if (capture->chunks == NULL || capture->away == NULL)
+	capture->copy_offset = rte_zmalloc_socket("replay_copy_offset",
+		capture->nb_chunks * sizeof(capture->copy_offset[0]), 0, socket);
+	if (capture->chunks == NULL || capture->copy_offset == NULL)
 		goto refuse;
 	for (uint32_t i = 0; i < capture->nb_chunks; i++) {
 		capture->chunks[i] = rte_malloc_socket(

@@ -47,15 +47,16 @@ give_back(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n)
 
 /*
  * Attaches a reference to `len` bytes of the packet from offset `off`, or of its copy at distance
- * `away`. Fails if the 16-bit reference count is at its maximum.
+ * `copy_offset`. Fails if the 16-bit reference count is at its maximum.
  *
  * A count of 1 is the port's own reference: no other thread holds the packet or can change the
  * count, so a plain store may increment it. rte_mbuf_ext_refcnt_update() does that.
  */
 static inline bool
-attach(struct rte_mbuf *m, struct replay_packet *packet, intptr_t away, uint32_t off, uint32_t len)
+attach(struct rte_mbuf *m, struct replay_packet *packet, intptr_t copy_offset, uint32_t off,
+	uint32_t len)
 {
-	uint8_t *data = (uint8_t *)((intptr_t)packet->data + away) + off;
+	uint8_t *data = (uint8_t *)((intptr_t)packet->data + copy_offset) + off;
 
 	if (unlikely(rte_mbuf_ext_refcnt_read(&packet->shared) == UINT16_MAX))
 		return false;
@@ -132,7 +133,7 @@ prefetch_frame(const struct batch *batch, uint32_t i)
 /* Attaches the rest of a packet from offset `off`: by reference, unless it must be changed. */
 static REPLAY_INLINE bool
 attach_rest(struct replay_rxq *rxq, struct batch *batch, uint32_t i, struct rte_mbuf *m,
-	struct replay_packet *packet, intptr_t away, uint32_t off, bool faulty)
+	struct replay_packet *packet, intptr_t copy_offset, uint32_t off, bool faulty)
 {
 	const bool changed = faulty && unlikely(batch->pick[i].corrupt);
 	bool attached;
@@ -141,7 +142,8 @@ attach_rest(struct replay_rxq *rxq, struct batch *batch, uint32_t i, struct rte_
 		attached = replay_spares_attach(
 			rxq->spares, &rxq->dev->args.faults, &batch->pick[i], m, packet->data, off);
 	else
-		attached = attach(m, packet, away, off, length(batch, i, packet, faulty) - off);
+		attached =
+			attach(m, packet, copy_offset, off, length(batch, i, packet, faulty) - off);
 	if (unlikely(!attached))
 		batch->wait = changed ? REPLAY_WAIT_SPARE : REPLAY_WAIT_REFERENCE;
 	return attached;
@@ -174,7 +176,7 @@ rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf 
 {
 	const struct replay_devargs *args = &rxq->dev->args;
 	const bool rewrite = args->nb_rewrites != 0 && rxq->loop != 0;
-	const intptr_t *away = rxq->dev->capture->away;
+	const intptr_t *copy_offset = rxq->dev->capture->copy_offset;
 	const uint32_t room = rxq->first_room;
 	struct rte_mbuf *rest[BATCH];
 	uint32_t i, n, nb_rest, nb_used = 0;
@@ -192,8 +194,8 @@ rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf 
 
 		prefetch_frame(batch, i + AHEAD);
 		if (likely(whole > room)) {
-			if (!attach_rest(rxq, batch, i, payload, packet, away[packet->chunk], room,
-				    faulty))
+			if (!attach_rest(rxq, batch, i, payload, packet, copy_offset[packet->chunk],
+				    room, faulty))
 				break;
 			payload->port = rxq->port;
 			payload->packet_type = 0;

@@ -55,9 +55,9 @@ replay_capture_place(
 
 	if (capture->placed)
 		return 0;
-	if (capture->twin == NULL)
-		capture->twin = memory->alloc(memory->arg, bytes);
-	if (capture->twin == NULL) {
+	if (capture->copy_memory == NULL)
+		capture->copy_memory = memory->alloc(memory->arg, bytes);
+	if (capture->copy_memory == NULL) {
 		REPLAY_LOG(ERR,
 			"%s: the memory for payloads is too small for the %zu bytes of the "
 			"capture",
@@ -67,13 +67,15 @@ replay_capture_place(
 	for (uint32_t i = 0; i < capture->nb_chunks; i++) {
 		const size_t size = replay_capture_chunk(capture, i);
 
-		ret = memory->copy(memory->arg, capture->twin + at, capture->chunks[i], size);
+		ret = memory->copy(
+			memory->arg, capture->copy_memory + at, capture->chunks[i], size);
 		if (ret < 0) {
 			REPLAY_LOG(ERR, "%s: cannot copy %zu bytes of the capture to %p: %s", name,
-				size, capture->twin + at, rte_strerror(-ret));
+				size, capture->copy_memory + at, rte_strerror(-ret));
 			return ret;
 		}
-		capture->away[i] = (intptr_t)(capture->twin + at) - (intptr_t)capture->chunks[i];
+		capture->copy_offset[i] =
+			(intptr_t)(capture->copy_memory + at) - (intptr_t)capture->chunks[i];
 		at += size;
 	}
 	capture->placed = true;

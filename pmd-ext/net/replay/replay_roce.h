@@ -22,7 +22,7 @@ struct replay_roce;
 /* Device argument `roce`. */
 struct replay_roce_args {
 	bool on;
-	uint64_t step;	     /* frames of a loop */
+	uint64_t step;	     /* frames in a loop */
 	uint32_t slots;	     /* of a stream's ring, a power of two; 0: there are no RDMA WRITEs */
 	uint64_t slot_bytes; /* distance of slots */
 	uint32_t leader;     /* bytes before the pixels; 0: none */

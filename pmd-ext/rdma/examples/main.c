@@ -89,7 +89,7 @@ run(const struct mode *mode, const struct target *target)
 	wiretap_close();
 	if (target->stats)
 		session_print_stats(&session);
-	eal_hold();
+	eal_block_interrupts();
 	session_close(&session);
 	return ret;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests that EAL's interrupt thread runs no callbacks after eal_hold() or eal_end(). EAL can end
- * only once in a process, so each case has a separate process.
+ * Tests that EAL's interrupt thread runs no callbacks after eal_block_interrupts() or eal_end().
+ * EAL can end only once in a process, so each case has a separate process.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -83,7 +83,7 @@ ends_with_callbacks(void)
 	/* interrupt waits by signals: an interrupted wait must go on */
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &often, NULL);
-	if (!eal_hold())
+	if (!eal_block_interrupts())
 		return 3;
 	before = atomic_load(&calls);
 	for (unsigned int i = 0; i < 1000; i++)

@@ -88,7 +88,7 @@ rig_close(int failed)
 	unsigned int i;
 
 	/* both ends of a memif are closed at the same time */
-	eal_hold();
+	eal_block_interrupts();
 	for (i = 0; i < 2; i++) {
 		struct rig_end *end = &rig.end[i];
 

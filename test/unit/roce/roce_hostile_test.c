@@ -98,8 +98,8 @@ static void
 forge(const struct rig_packet *packet)
 {
 	/* a pause of a busy machine is not a silence, after which any PSN begins again */
-	if (us()->resp.heard != 0)
-		us()->resp.heard = rte_rdtsc();
+	if (us()->resp.received_at != 0)
+		us()->resp.received_at = rte_rdtsc();
 	rig_deliver(&rig, PEER, rig_forge(&rig, PEER, packet));
 	rig_run(&rig, 1);
 }

@@ -16,16 +16,16 @@
 
 struct incoming {
 	int folder;	/* descriptor */
-	int fd;		/* of the incomplete file; -1: none */
+	int fd;		/* descriptor of the incomplete file; -1: none */
 	uint32_t files; /**< complete files */
-	uint64_t bytes; /**< of all files so far */
+	uint64_t bytes; /**< bytes received, of all files so far */
 	bool done;	/**< all files of the sender are complete */
 	bool begun;	/**< a packet has arrived */
-	uint64_t run;	/**< of the sender; differs after a restart of the sender */
+	uint64_t run;	/**< run of the sender; differs after its restart */
 	uint64_t lost;	/**< lost packets of the run; the rest of the run is then useless */
 	char name[NAME_MAX + 1];
-	uint64_t size;	  /**< of the incomplete file */
-	uint64_t written; /**< of it */
+	uint64_t size;	  /**< bytes of the incomplete file */
+	uint64_t written; /**< bytes of the incomplete file that are written */
 	uint32_t crc;
 	char message[PATH_MAX]; /**< after an error */
 };
@@ -34,9 +34,9 @@ struct incoming {
 int incoming_open(struct incoming *in, const char *directory);
 
 /**
- * Examine a packet's position in the stream, before incoming_take(). A new run begins again with
- * the first file. Packets after a loss are skipped: if the sender was restarted, its new run
- * follows. incoming_lost() decides.
+ * Check the position of a packet in the stream, before incoming_take(). A new run begins again with
+ * the first file. After a loss, packets are skipped until a new run begins, as after a restart of
+ * the sender. incoming_lost() reports the loss if no new run begins.
  * @param lost packets before this one that are lost permanently
  * @return 1: take it; 0: skip it; -ESTALE: it is not the first one of the run; `message` is set
  */

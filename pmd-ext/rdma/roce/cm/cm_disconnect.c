@@ -65,7 +65,7 @@ roce_end_disconnect(struct roce_conn *conn, const char *why)
 void
 roce_end_watch(struct roce_conn *conn)
 {
-	conn->silent = 0;
+	conn->probes_unanswered = 0;
 	if (conn->keepalive_ms && conn->type == RDMA_QP_RC)
 		roce_expiry_start(conn->control, &conn->timer, conn->keepalive_ms);
 }
@@ -73,7 +73,7 @@ roce_end_watch(struct roce_conn *conn)
 void
 roce_end_idle(struct roce_conn *conn)
 {
-	const bool ask = conn->silent < KEEPALIVES;
+	const bool ask = conn->probes_unanswered < KEEPALIVES;
 	const int alive = roce_qp_alive(conn->base.qp, ask);
 
 	if (alive < 0)
@@ -82,7 +82,7 @@ roce_end_idle(struct roce_conn *conn)
 		roce_end_watch(conn);
 		return;
 	}
-	conn->silent++;
+	conn->probes_unanswered++;
 	if (ask) {
 		roce_expiry_start(
 			conn->control, &conn->timer, RTE_MAX(conn->keepalive_ms / KEEPALIVES, 1u));

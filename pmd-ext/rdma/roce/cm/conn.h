@@ -71,8 +71,8 @@ struct roce_conn {
 	uint8_t retries, retries_left;
 	uint8_t mad[ROCE_MAD_BYTES];
 
-	uint32_t keepalive_ms; /**< 0: no keepalive */
-	uint8_t silent;	       /**< number of unanswered keepalive probes */
+	uint32_t keepalive_ms;	   /**< 0: no keepalive */
+	uint8_t probes_unanswered; /**< number of unanswered keepalive probes */
 
 	uint16_t source_port;
 	uint16_t private_len;

@@ -30,7 +30,7 @@ acknowledge(struct roce_qp *qp, uint32_t psn)
 	r->retries = r->retry_count;
 	r->rnr_retries = r->rnr_retry;
 	r->probe = false;
-	r->asked_again = false;
+	r->gap_requested = false;
 	r->window += r->window < r->window_max;
 	r->rnr_backoff = 0;
 	r->ack_deadline = 0;
@@ -128,8 +128,8 @@ resume(struct roce_qp *qp, bool complete)
 	struct roce_requester *r = &qp->req;
 
 	/* Request them once for each gap, which responses already in flight will show again. */
-	if (!complete && !r->asked_again) {
-		r->asked_again = true;
+	if (!complete && !r->gap_requested) {
+		r->gap_requested = true;
 		roce_requester_rewind(qp, r->una_psn);
 	} else if (roce_psn_diff(r->next_psn, r->una_psn) < 0) {
 		roce_requester_rewind(qp, r->una_psn);

@@ -309,7 +309,7 @@ to_rts(struct roce_qp *qp, const struct roce_qp_modify *to, uint32_t link_mbps)
 	r->window_max = RTE_MIN(ROCE_WINDOW, ROCE_WINDOW_BYTES / qp->mtu);
 	r->window = r->window_max;
 	r->next_psn = r->una_psn = r->max_psn = to->local_psn & ROCE_PSN_MASK;
-	r->asked_psn = r->una_psn;
+	r->ack_request_psn = r->una_psn;
 	r->read.seen_psn = r->una_psn;
 	qp->life.una_psn = r->una_psn;
 	qp->life.expected_psn = qp->resp.expected_psn;

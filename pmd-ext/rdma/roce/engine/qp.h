@@ -131,27 +131,28 @@ struct roce_requester {
 	uint32_t next_psn, una_psn, max_psn;
 	uint32_t window_max; /**< largest window, packets of the path MTU */
 	uint32_t window;     /**< packets; losses shrink it, because go-back-N resends all of it */
-	uint32_t unasked;    /**< packets since the last AckReq */
-	uint32_t rd_out;     /**< READs and atomics from una to current */
-	uint32_t rnr_cap;    /**< maximum messages in flight after an RNR NAK; 0: no limit */
-	uint32_t rnr_good;   /**< messages acknowledged at this limit */
-	uint8_t rnr_backoff; /**< number of times that the RNR timer is doubled */
-	uint8_t wait;	     /**< enum roce_wait */
-	bool asked_again;    /**< responses were lost and have been requested again */
-	bool probe;	     /**< send one packet only until something is acknowledged */
+	uint32_t since_ack_request; /**< packets since the last AckReq */
+	uint32_t rd_out;	    /**< READs and atomics from una to current */
+	uint32_t rnr_cap;	    /**< maximum messages in flight after an RNR NAK; 0: no limit */
+	uint32_t rnr_good;	    /**< messages acknowledged at this limit */
+	uint8_t rnr_backoff;	    /**< number of times that the RNR timer is doubled */
+	uint8_t wait;		    /**< enum roce_wait */
+	bool gap_requested; /**< the responses of the current gap have been requested again */
+	bool probe;	    /**< send one packet only until something is acknowledged */
 	uint8_t retries, rnr_retries; /**< left */
 	uint8_t retry_count, rnr_retry;
 	uint8_t rd_atom;
-	uint8_t put_off;       /**< timeouts put off while next_psn equals paced_psn */
-	uint32_t asked_psn;    /**< PSN after the last packet that requested an acknowledgement */
-	uint32_t paced_psn;    /**< next_psn when a timeout was last put off */
-	uint64_t ack_cycles;   /**< local ACK timeout, TSC cycles */
-	uint64_t ack_deadline; /**< TSC; 0: not running, roce_requester_arm() starts it */
+	uint8_t early_timeouts; /**< timeouts ignored while next_psn equals paced_psn */
+	uint32_t
+		ack_request_psn; /**< PSN after the last packet that requested an acknowledgement */
+	uint32_t paced_psn;	 /**< next_psn when a timeout was last ignored */
+	uint64_t ack_cycles;	 /**< local ACK timeout, TSC cycles */
+	uint64_t ack_deadline;	 /**< TSC; 0: not running, roce_requester_arm() starts it */
 	/* Round-trip time in TSC cycles. It sets the time of an early retransmission, which detects
 	 * the loss of the last packets of a burst. */
 	uint64_t rtt, rtt_var, rtt_start;
 	uint32_t rtt_psn;
-	uint8_t probes; /**< early retransmissions since the last progress */
+	uint8_t probes; /**< early retransmissions since the last acknowledgement */
 	struct roce_read_repair read;
 	uint64_t retransmits, rnr_naks;
 	uint8_t *ring; /**< of struct roce_wqe */
@@ -164,7 +165,7 @@ struct roce_responder {
 	uint32_t expected_psn;
 	uint32_t msn;
 	uint8_t inbound;  /**< enum roce_inbound */
-	uint8_t say;	  /**< enum roce_ack_action */
+	uint8_t reply;	  /**< enum roce_ack_action */
 	uint8_t syndrome; /**< of a NAK */
 	bool gap;	  /**< a NAK for the expected PSN was already queued */
 	bool dead;	  /**< a fatal NAK is queued: all further requests are dropped */
@@ -173,15 +174,15 @@ struct roce_responder {
 	uint32_t response_psn; /**< PSN of a NAK */
 	/** UC: length of the latest run of packets behind the expected PSN, and the PSN after it */
 	uint32_t behind, behind_psn;
-	uint64_t heard; /**< UC: TSC of the latest packet; 0: none yet */
+	uint64_t received_at; /**< UC: TSC of the latest packet; 0: none yet */
 	/* the inbound message */
 	struct roce_cursor at; /**< SEND */
 	uint64_t va;	       /**< WRITE: address of the next byte */
 	uint32_t rkey;
-	uint32_t left; /**< WRITE: bytes not yet received */
+	uint32_t left; /**< WRITE: bytes that are missing */
 	uint32_t received;
-	bool stream;	       /**< it is written with non-temporal stores */
-	struct roce_turn turn; /**< memory that messages go through */
+	bool stream;	       /**< the message is written with non-temporal stores */
+	struct roce_turn turn; /**< memory that consecutive messages fill */
 	/* Responder resources: the latest READs and atomics, [head - size, head). Jobs: responses
 	 * to be sent, in order. */
 	struct roce_resp_resource *answers;
@@ -206,10 +207,10 @@ struct roce_qp {
 	struct roce_cq *send_cq, *recv_cq;
 	_Atomic uint8_t state; /**< enum rdma_qp_state */
 	uint8_t type;
-	bool active;	 /**< in pg->active */
-	bool noted;	 /**< ROCE_NOTE_FIRST_PACKET has been sent */
-	bool trust;	 /**< do not check the ICRC */
-	bool any_source; /**< do not check the source address */
+	bool active;		 /**< in pg->active */
+	bool first_packet_noted; /**< ROCE_NOTE_FIRST_PACKET has been sent */
+	bool trust;		 /**< do not check the ICRC */
+	bool any_source;	 /**< do not check the source address */
 	bool signal_all;
 	bool cnp_due; /**< a CNP is to be sent to the peer */
 	bool overrun; /**< completion queue overrun: goes to error when it is served next */

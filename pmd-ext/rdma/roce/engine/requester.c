@@ -120,7 +120,7 @@ request_done(struct roce_requester *r)
 static bool
 ack_is_requested(const struct roce_requester *r)
 {
-	return roce_psn_diff(r->asked_psn, r->una_psn) > 0;
+	return roce_psn_diff(r->ack_request_psn, r->una_psn) > 0;
 }
 
 /** True if no packet follows this request before it is acknowledged. */
@@ -151,11 +151,11 @@ request_ack(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
 {
 	struct roce_requester *r = &qp->req;
 
-	if (++r->unasked >= RTE_MIN(r->window / 4, ROCE_ACK_EVERY) || r->probe ||
+	if (++r->since_ack_request >= RTE_MIN(r->window / 4, ROCE_ACK_EVERY) || r->probe ||
 		(last && (is_signalled(qp, wqe) || is_last(qp))) || (last && r->rnr_cap) ||
 		roce_psn_diff(r->next_psn, r->una_psn) + 1 >= r->window) {
-		r->unasked = 0;
-		r->asked_psn = roce_psn_add(r->next_psn, 1);
+		r->since_ack_request = 0;
+		r->ack_request_psn = roce_psn_add(r->next_psn, 1);
 		start_rtt(qp);
 		return true;
 	}
@@ -293,10 +293,10 @@ send_one(struct roce_qp *qp, struct roce_wqe *wqe)
 		roce_requester_send_read(qp, wqe, wqe->answered, wqe->nb_psn - wqe->answered);
 	else
 		send_atomic(qp, wqe);
-	r->unasked = 0;
+	r->since_ack_request = 0;
 	r->rd_out++;
-	r->asked_psn = roce_psn_add(wqe->first_psn, wqe->nb_psn);
-	account_sent(qp, r->asked_psn);
+	r->ack_request_psn = roce_psn_add(wqe->first_psn, wqe->nb_psn);
+	account_sent(qp, r->ack_request_psn);
 	request_done(r);
 }
 
@@ -418,8 +418,8 @@ roce_requester_rewind(struct roce_qp *qp, uint32_t psn)
 	r->rd_out = 0;
 	r->offset = 0;
 	r->at = (struct roce_cursor){0, 0};
-	r->unasked = 0;
-	r->asked_psn = psn;
+	r->since_ack_request = 0;
+	r->ack_request_psn = psn;
 	r->next_psn = psn;
 	for (i = r->una; i != r->begun; i++) {
 		wqe = roce_wqe(qp, i);
@@ -463,9 +463,9 @@ ack_timer_is_early(struct roce_qp *qp)
 	if (!roce_rate_allows(&qp->rate, qp->poll_group->now))
 		return true;
 	if (r->paced_psn != r->next_psn)
-		r->put_off = 0;
+		r->early_timeouts = 0;
 	r->paced_psn = r->next_psn;
-	return r->put_off++ < 2;
+	return r->early_timeouts++ < 2;
 }
 
 void

@@ -64,7 +64,7 @@ roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak)
 		uc_refuse(qp);
 		return;
 	}
-	r->say = ROCE_ACK_ACTION_FATAL;
+	r->reply = ROCE_ACK_ACTION_FATAL;
 	r->response_psn = psn;
 	r->syndrome = nak;
 	r->dead = true;
@@ -80,7 +80,7 @@ not_ready(struct roce_qp *qp, uint32_t psn)
 		roce_uc_abandon(qp, 1);
 		return;
 	}
-	r->say = ROCE_ACK_ACTION_RNR;
+	r->reply = ROCE_ACK_ACTION_RNR;
 	r->response_psn = psn;
 	r->syndrome = ROCE_AETH_RNR | r->min_rnr_timer;
 	r->gap = true;
@@ -283,8 +283,8 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 		roce_count(qp->poll_group, ROCE_RX_DUPLICATE);
 		if (answered)
 			roce_resp_resource_retry(qp, pkt);
-		else if (r->say == ROCE_ACK_ACTION_NONE)
-			r->say = ROCE_ACK_ACTION_ACK;
+		else if (r->reply == ROCE_ACK_ACTION_NONE)
+			r->reply = ROCE_ACK_ACTION_ACK;
 		roce_qp_activate(qp);
 		return;
 	}
@@ -293,7 +293,7 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 		if (r->gap)
 			return;
 		r->gap = true;
-		r->say = ROCE_ACK_ACTION_NAK;
+		r->reply = ROCE_ACK_ACTION_NAK;
 		r->response_psn = r->expected_psn;
 		r->syndrome = ROCE_NAK_SEQUENCE;
 		roce_qp_activate(qp);
@@ -310,13 +310,13 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 	if (pkt->flags & ROCE_F_LAST)
 		r->msn = (r->msn + 1) & ROCE_PSN_MASK;
 	if (!answered && (pkt->bth->ack & ROCE_BTH_ACKREQ)) {
-		r->say = ROCE_ACK_ACTION_ACK;
+		r->reply = ROCE_ACK_ACTION_ACK;
 		roce_qp_activate(qp);
-	} else if (r->say == ROCE_ACK_ACTION_NAK || r->say == ROCE_ACK_ACTION_RNR) {
+	} else if (r->reply == ROCE_ACK_ACTION_NAK || r->reply == ROCE_ACK_ACTION_RNR) {
 		/* The expected packet was reordered, not lost: packets dropped meanwhile will
 		 * cause another NAK. Or the peer repeated it before the RNR NAK was sent, and a
 		 * receive is posted now. */
-		r->say = ROCE_ACK_ACTION_ACK;
+		r->reply = ROCE_ACK_ACTION_ACK;
 	}
 }
 
@@ -324,9 +324,9 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 static bool
 was_silent(const struct roce_qp *qp)
 {
-	const uint64_t heard = qp->resp.heard;
+	const uint64_t last = qp->resp.received_at;
 
-	return heard == 0 || qp->poll_group->now - heard > rte_get_tsc_hz() / 1000 * UC_SILENCE_MS;
+	return last == 0 || qp->poll_group->now - last > rte_get_tsc_hz() / 1000 * UC_SILENCE_MS;
 }
 
 /**
@@ -342,7 +342,7 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 	/* The network may duplicate and reorder packets. A message must not be delivered twice, or
 	 * after a later one. */
 	if (unlikely(ahead < 0 && ahead >= -UC_BEHIND) && !was_silent(qp)) {
-		r->heard = qp->poll_group->now;
+		r->received_at = qp->poll_group->now;
 		r->behind = pkt->psn == r->behind_psn ? r->behind + 1 : 1;
 		r->behind_psn = roce_psn_add(pkt->psn, 1);
 		if (r->behind <= UC_RESTARTED) {
@@ -352,7 +352,7 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 		}
 	}
 	r->behind = 0;
-	r->heard = qp->poll_group->now;
+	r->received_at = qp->poll_group->now;
 	if (unlikely(ahead != 0)) {
 		roce_count(qp->poll_group, ROCE_RX_GAP);
 		counter_add(&qp->uc.gaps, 1);
@@ -399,8 +399,8 @@ roce_responder_request(struct roce_qp *qp, const struct roce_packet *pkt)
 		roce_count(qp->poll_group, ROCE_RX_STATE);
 		return false;
 	}
-	if (unlikely(state == RDMA_QP_RTR && !qp->noted)) {
-		qp->noted = true;
+	if (unlikely(state == RDMA_QP_RTR && !qp->first_packet_noted)) {
+		qp->first_packet_noted = true;
 		roce_poll_group_note(qp->poll_group, ROCE_NOTE_FIRST_PACKET, qp->base.qpn);
 	}
 	if (qp->type == RDMA_QP_UC)
@@ -480,12 +480,12 @@ roce_responder_run(struct roce_qp *qp)
 
 	if (r->job_tail != r->job_head && !roce_resp_resource_run(qp))
 		return true;
-	if (r->say == ROCE_ACK_ACTION_NONE)
+	if (r->reply == ROCE_ACK_ACTION_NONE)
 		return false;
 	if (roce_poll_group_tx_room(qp->poll_group) == 0 ||
 		!roce_poll_group_spare(qp->poll_group, ROCE_FRAME_SEGMENTS))
 		return true;
-	switch ((enum roce_ack_action)r->say) {
+	switch ((enum roce_ack_action)r->reply) {
 	case ROCE_ACK_ACTION_ACK:
 		roce_count(qp->poll_group, ROCE_TX_ACK);
 		send_reply(
@@ -507,6 +507,6 @@ roce_responder_run(struct roce_qp *qp)
 	case ROCE_ACK_ACTION_NONE:
 		break;
 	}
-	r->say = ROCE_ACK_ACTION_NONE;
+	r->reply = ROCE_ACK_ACTION_NONE;
 	return false;
 }
