@@ -97,11 +97,11 @@ struct gk_cuda_batch {
 	uint32_t direct; /**< bit mask of frames whose kind is certain and not NONE */
 	uint32_t coef;	 /**< index of the version */
 	uint32_t coef_to;
-	uint32_t pack;	   /**< the version must first be read from the planes */
-	uint32_t share;	   /**< update: all planes except p[0] are shared with `coef` */
-	uint32_t aim;	   /**< thresholds of the version must first be determined */
-	uint32_t trailers; /**< bit mask of frames with GK_FRAME_TRAILER */
-	uint32_t turn;	   /**< to read packets: number of the batch, 0: at any time */
+	uint32_t pack;		 /**< the version must first be read from the planes */
+	uint32_t share;		 /**< update: all planes except p[0] are shared with `coef` */
+	uint32_t set_thresholds; /**< threshold words of the version must first be computed */
+	uint32_t trailers;	 /**< bit mask of frames with GK_FRAME_TRAILER */
+	uint32_t turn;		 /**< to read packets: number of the batch, 0: at any time */
 	uint32_t one_pass; /**< all frames become raw chunks, written while they are counted */
 	uint64_t cells;
 	uint64_t update; /**< address of struct gk_update, written at the end */
@@ -150,8 +150,8 @@ struct gk_cuda_gang {
 	GK_ALIGNED(128) uint32_t counted;
 	/** blocks that have copied packets with trailers, summed over all batches that have some */
 	GK_ALIGNED(128) uint32_t taken;
-	/** blocks that have met in searches for peaks, summed over all meetings */
-	GK_ALIGNED(128) uint32_t met;
+	/** blocks that have arrived at a barrier of a peak search, summed over all barriers */
+	GK_ALIGNED(128) uint32_t arrived;
 	/** blocks that have compressed copies of packets, summed over all batches with some */
 	uint32_t compressed;
 	GK_ALIGNED(128) uint32_t finished[2]; /**< blocks that have finished a batch */

@@ -137,7 +137,7 @@ pack_chunk(struct gk_cuda_coef *to, const struct gk_coef *plane, uint32_t chunk)
 
 /* Determine the thresholds of a chunk whose coefficients were stored by the same threads. */
 static __device__ __forceinline__ void
-aim_chunk(struct gk_cuda_coef *to, const struct gk_params *params)
+set_chunk_thresholds(struct gk_cuda_coef *to, const struct gk_params *params)
 {
 	for (uint32_t half = 0; half < 2; half++) {
 		const uint32_t pixel = half * HALF + lane_of_warp() * EIGHTH;

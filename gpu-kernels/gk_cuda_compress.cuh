@@ -11,7 +11,7 @@
  *
  * If all frames of a batch are certain to become raw chunks (gk_cuda_batch.one_pass), a warp counts
  * a block while it has its words in shared memory, and compresses it at once. So the gang reads and
- * writes at the same time, and copies no packets. Its blocks do not meet.
+ * writes at the same time, and copies no packets. Its blocks have no barrier.
  */
 #ifndef GK_CUDA_COMPRESS_CUH
 #define GK_CUDA_COMPRESS_CUH
@@ -22,7 +22,7 @@
 
 /* State of a block; GK_CUDA_DECLARED has room for it in all images. */
 static __shared__ struct compress_shared {
-	uint32_t served; /* batches after which blocks met, so far */
+	uint32_t served; /* batches that have ended with a barrier, so far */
 } compress_state;
 
 /* Before the first batch. All threads of a block. */
@@ -228,7 +228,7 @@ raw_block(const uint64_t *table, uint32_t f, bool copied, uint32_t i)
  * others have stored and replace with those of their next batch. All threads. @return false: killed
  */
 static __device__ __forceinline__ bool
-compress_meet(void)
+compress_barrier(void)
 {
 	struct gang_shared *s = &gang_state;
 	uint32_t *compressed = &s->member.g->compressed;
@@ -422,7 +422,7 @@ compress_frames(uint32_t frames)
 		(!args.staged && (s->batch.trailers & frames) == 0 &&
 			(s->batch.params.chunks >> GK_KIND_IMAGE & 1) == 0))
 		return true;
-	return compress_meet();
+	return compress_barrier();
 }
 
 #endif /* GK_CUDA_COMPRESS_CUH */

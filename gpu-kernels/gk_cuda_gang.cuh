@@ -237,7 +237,7 @@ count_all(void)
 		gang_state.batch.trailers, m->first + warp_of_block(), chunks,
 		(1u << gang_state.batch.nb_frames) - 1,
 		/* with images being written, evicting first costs 0.2 us (measured) */
-		direct ? leave_normally() : leave_first());
+		direct ? policy_evict_normal() : policy_evict_first());
 	if (!profile)
 		copy_coef(&feed, feed.chunk, use_of(&gang_state.batch.params, lead == LEAD_FEW));
 	feed_start<lead, GK_CUDA_WARPS>(&feed);
@@ -301,8 +301,8 @@ pack_all(void)
 	for (uint32_t c = m->first + warp_of_block(); c < m->end; c += GK_CUDA_WARPS) {
 		if (b->pack)
 			pack_chunk(&batch_coef()[c], &b->plane, c);
-		if (b->aim)
-			aim_chunk(&batch_coef()[c], &b->params);
+		if (b->set_thresholds)
+			set_chunk_thresholds(&batch_coef()[c], &b->params);
 	}
 	__syncwarp();
 }
@@ -333,7 +333,7 @@ output_all(uint32_t kept)
 	/* in reverse order: the chunks counted last may still be in the cache */
 	feed_open<lead, step, true>(&feed, batch_coef(), batch_table(),
 		args.staged ? (1u << GK_BATCH_MAX) - 1 : gang_state.batch.trailers,
-		m->end - 1 - warp_of_block(), chunks, kept, leave_first());
+		m->end - 1 - warp_of_block(), chunks, kept, policy_evict_first());
 	copy_pairs(&feed, feed.chunk, feed.left);
 	feed_start<lead, step>(&feed);
 	first = places_of(gang_counts(), feed.chunk);
@@ -401,7 +401,7 @@ serve_frames(void)
 		if (!s->go)
 			return false;
 	}
-	if (s->batch.pack || s->batch.aim)
+	if (s->batch.pack || s->batch.set_thresholds)
 		pack_all();
 	clear_tallies();
 	profile_open();
@@ -461,9 +461,9 @@ serve_frames(void)
 }
 
 /*
- * A batch in one pass. Its blocks do not meet: the last one to finish computes the verdicts, while
- * others are already in the next batch. They use nothing then that belongs to a single block of the
- * gang.
+ * A batch in one pass. Its blocks have no barrier: the last one to finish computes the verdicts,
+ * while others are already in the next batch. They use nothing then that belongs to a single block
+ * of the gang.
  * @return false: killed
  */
 static __device__ __noinline__ bool

@@ -165,10 +165,10 @@ peak_search_labels(uint32_t f)
 		__stcg(&size[at], 0u);
 		__stcg(&smallest[at], UINT32_MAX);
 	});
-	if (!peak_meet())
+	if (!peak_barrier())
 		return false;
 	label_for_hits(hits, [=](uint32_t at) { label_neighbours(hits, parent, at); });
-	if (!peak_meet())
+	if (!peak_barrier())
 		return false;
 	label_for_hits(hits, [=](uint32_t at) {
 		const uint32_t root = label_root(parent, at);
@@ -178,19 +178,19 @@ peak_search_labels(uint32_t f)
 		if (label_is_inner(at))
 			atomicMin(&smallest[root], at);
 	});
-	if (!peak_meet())
+	if (!peak_barrier())
 		return false;
 	label_for_hits(hits, [=](uint32_t at) { label_list_seed(c, at); });
-	if (!peak_meet())
+	if (!peak_barrier())
 		return false;
 	seeds = __ldcg(&c->seeds);
 	for (uint32_t i = peak_state.block + peak_warp() * peak_state.blocks; i < seeds; i += warps)
 		label_find_blob(f, i);
-	if (!peak_meet())
+	if (!peak_barrier())
 		return false;
 	peak_order(seeds, true);
 	/* the next frame uses the same memory */
-	return peak_meet();
+	return peak_barrier();
 }
 
 #endif /* GK_CUDA_LABELS_CUH */

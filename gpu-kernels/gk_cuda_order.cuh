@@ -140,7 +140,7 @@ arrive_only(uint32_t *p)
  * are used once or twice and are evicted first, so that coefficients stay. @{
  */
 static __device__ __forceinline__ uint64_t
-leave_first(void)
+policy_evict_first(void)
 {
 	uint64_t policy;
 
@@ -149,7 +149,7 @@ leave_first(void)
 }
 
 static __device__ __forceinline__ uint64_t
-leave_normally(void)
+policy_evict_normal(void)
 {
 	uint64_t policy;
 

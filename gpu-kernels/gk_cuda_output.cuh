@@ -16,7 +16,7 @@ pair_at(const struct feed *f, uint32_t left)
 }
 
 static __device__ __forceinline__ uint32_t
-aim_at(const struct feed *f)
+thresholds_at(const struct feed *f)
 {
 	return f->area + GK_CUDA_AT_KEPT + 2 * offsetof(struct gk_cuda_coef, bragg);
 }
@@ -35,7 +35,7 @@ copy_pairs(const struct feed *f, uint32_t chunk, uint32_t left)
 	const struct gk_cuda_coef *from = f->coef + chunk;
 
 	feed_copy(pair_at(f, left), from, offsetof(struct gk_cuda_coef, bragg));
-	feed_copy(aim_at(f), from->csr, sizeof(from->csr));
+	feed_copy(thresholds_at(f), from->csr, sizeof(from->csr));
 	if (lane_of_warp() == 0)
 		copy_async(first_at(f, left), (uint64_t)&from->holes);
 }
@@ -53,32 +53,38 @@ struct entry {
 
 /* Load the thresholds of 16 neighbouring pixels. */
 static __device__ __forceinline__ void
-load_aim(uint32_t aim[8], const struct feed *f)
+load_thresholds(uint32_t threshold_words[8], const struct feed *f)
 {
-	const uint4 a = load_shared4(aim_at(f) + lane_of_warp() * 32);
-	const uint4 b = load_shared4(aim_at(f) + lane_of_warp() * 32 + 16);
+	const uint4 a = load_shared4(thresholds_at(f) + lane_of_warp() * 32);
+	const uint4 b = load_shared4(thresholds_at(f) + lane_of_warp() * 32 + 16);
 
-	aim[0] = a.x, aim[1] = a.y, aim[2] = a.z, aim[3] = a.w;
-	aim[4] = b.x, aim[5] = b.y, aim[6] = b.z, aim[7] = b.w;
+	threshold_words[0] = a.x, threshold_words[1] = a.y, threshold_words[2] = a.z,
+	threshold_words[3] = a.w;
+	threshold_words[4] = b.x, threshold_words[5] = b.y, threshold_words[6] = b.z,
+	threshold_words[7] = b.w;
 }
 
 /* Bit mask of a thread's pixels in the list; the first pixel is bit 0. */
 static __device__ __forceinline__ uint32_t
-hits_of(struct entry *e, const uint32_t aim[8], float threshold)
+hits_of(struct entry *e, const uint32_t threshold_words[8], float threshold)
 {
 	const uint4 a = load_shared4(e->words + lane_of_warp() * 32);
 	const uint4 b = load_shared4(e->words + lane_of_warp() * 32 + 16);
 	int32_t low, high;
 	uint32_t hits;
 
-	low = weigh(
-		signs_of(compare_words(a.x, aim[0]), compare_words(a.y, aim[1])), 0x08040201, 0);
-	low = weigh(
-		signs_of(compare_words(a.z, aim[2]), compare_words(a.w, aim[3])), 0x80402010, low);
-	high = weigh(
-		signs_of(compare_words(b.x, aim[4]), compare_words(b.y, aim[5])), 0x08040201, 0);
-	high = weigh(
-		signs_of(compare_words(b.z, aim[6]), compare_words(b.w, aim[7])), 0x80402010, high);
+	low = weigh(signs_of(compare_words(a.x, threshold_words[0]),
+			    compare_words(a.y, threshold_words[1])),
+		0x08040201, 0);
+	low = weigh(signs_of(compare_words(a.z, threshold_words[2]),
+			    compare_words(a.w, threshold_words[3])),
+		0x80402010, low);
+	high = weigh(signs_of(compare_words(b.x, threshold_words[4]),
+			     compare_words(b.y, threshold_words[5])),
+		0x08040201, 0);
+	high = weigh(signs_of(compare_words(b.z, threshold_words[6]),
+			     compare_words(b.w, threshold_words[7])),
+		0x80402010, high);
 	/* minus the number of pixels below; 0xFFFF minus these */
 	hits = 0xFFFF + (uint32_t)(low + high * 256);
 	e->odd = ((a.x | a.y | a.z | a.w | b.x | b.y | b.z | b.w) & GAINS) != 0 || e->wild != 0;
@@ -186,14 +192,14 @@ output_chunk(const struct gk_cuda_batch *b, struct feed *feed, uint32_t first, c
 	uint32_t kept)
 {
 	const uint32_t chunk = feed->chunk;
-	uint32_t aim[8];
+	uint32_t threshold_words[8];
 	struct spot spot;
 	struct entry e;
 	uint2 known; /* holes, wild pixels */
 
 	feed_wait<lead>(feed);
 	known = load_shared2(first_at(feed, feed->left));
-	load_aim(aim, feed);
+	load_thresholds(threshold_words, feed);
 	spot = spot_of(feed->coef, chunk, known.x);
 	__syncwarp();
 	if (feed->left > 0)
@@ -214,7 +220,8 @@ output_chunk(const struct gk_cuda_batch *b, struct feed *feed, uint32_t first, c
 		feed_next<lead, STEP>(feed);
 		if (kind[f] == GK_KIND_CSR) {
 			if (present) {
-				const uint32_t hits = hits_of(&e, aim, b->params.csr_threshold);
+				const uint32_t hits =
+					hits_of(&e, threshold_words, b->params.csr_threshold);
 
 				store_csr(out, at, &e, hits);
 			}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Peaks of the frames of a batch, by all blocks of a gang, which meet after each step:
+ * Peaks of the frames of a batch, by all blocks of a gang, with a barrier after each step:
  *
  * 1. count: photons by bin and value, marks of pixels above the threshold
  * 2. compare: limits of each bin, one warp a bin; marks that are above the limit of their bin are
@@ -8,7 +8,7 @@
  * 3. find: one warp a blob; it is filled and measured in a window of the frame
  * 4. order: places in the list, from the number of seeds before each seed
  *
- * A meeting takes about as long as the work of such a step on one frame. In step 2 blocks wait for
+ * A barrier takes about as long as the work of such a step on one frame. In step 2 blocks wait for
  * single limits instead, and each compares the row before its first one again.
  *
  * A frame with a blob that is larger than the window, or with more hits than the queue has room
@@ -61,9 +61,9 @@ static __shared__ struct peak_shared {
 	uint32_t slot; /* of the first frame */
 	uint32_t gang;
 	uint32_t nb_frames;
-	uint32_t *met; /* blocks that have met, summed over all meetings */
+	uint32_t *arrived; /* blocks that have arrived, summed over all barriers */
 	const uint32_t *killed;
-	uint32_t target; /* value of `met` after the next meeting */
+	uint32_t target; /* value of `arrived` at which the next barrier opens */
 	uint32_t go;
 	uint32_t first, end; /* tiles of the block */
 	uint32_t base;	     /* first bin in shared memory */
@@ -177,9 +177,9 @@ slot_list(uint32_t slot)
 }
 /** @} */
 
-/* Wait for the other blocks of the gang. @return false: killed */
+/* Barrier of all blocks of the gang. @return false: killed */
 static __device__ __noinline__ bool
-peak_meet(void)
+peak_barrier(void)
 {
 	struct peak_shared *s = &peak_state;
 
@@ -189,8 +189,8 @@ peak_meet(void)
 
 		s->target += s->blocks;
 		s->go = 1;
-		arrive_only(s->met);
-		while ((int32_t)(load_acquire(s->met) - s->target) < 0) {
+		arrive_only(s->arrived);
+		while ((int32_t)(load_acquire(s->arrived) - s->target) < 0) {
 			if (++polls % PEAK_POLLS == 0 && load_acquire(s->killed) != 0) {
 				s->go = 0;
 				break;
@@ -551,7 +551,7 @@ peak_clip_all(void)
  * them are false.
  */
 static __device__ __forceinline__ bool
-peak_goes_on(uint32_t *polls)
+peak_keep_waiting(uint32_t *polls)
 {
 	return ++*polls % PEAK_POLLS != 0 || load_acquire(peak_state.killed) == 0;
 }
@@ -577,7 +577,7 @@ peak_group_hits(uint32_t slot, const uint4 &photons, const uint4 &bins, uint32_t
 		for (uint32_t i = 0; i < PEAK_GROUP; i++)
 			if (marks >> i & 1)
 				known = known && limit[i] != PEAK_UNKNOWN;
-	} while (!known && peak_goes_on(&polls));
+	} while (!known && peak_keep_waiting(&polls));
 #pragma unroll
 	for (uint32_t i = 0; i < PEAK_GROUP; i++)
 		if (marks >> i & 1)
@@ -1380,8 +1380,8 @@ peak_order(uint32_t n, bool by_labels)
 #include "gk_cuda_labels.cuh"
 
 /*
- * Find the peaks of a batch. All blocks of the gang call it, and all have arrived somewhere since
- * the last one left it. The lists and counters are complete when all have met again.
+ * Find the peaks of a batch. All blocks of the gang call it, with at least one barrier of the gang
+ * between two calls. The lists and counters are complete after the next barrier.
  * @return false: killed
  */
 static __device__ __forceinline__ bool
@@ -1391,15 +1391,15 @@ peak_search(void)
 	uint32_t n;
 
 	peak_count();
-	if (!peak_meet())
+	if (!peak_barrier())
 		return false;
 	PEAK_STEP(1);
 	peak_compare_all();
-	if (!peak_meet())
+	if (!peak_barrier())
 		return false;
 	PEAK_STEP(2);
 	n = peak_find_all();
-	if (!peak_meet())
+	if (!peak_barrier())
 		return false;
 	PEAK_STEP(3);
 	peak_order(n, false);

@@ -27,7 +27,7 @@ search_open(void)
 		p->blocks = args.blocks;
 		p->gang = m->gang;
 		p->slot = m->gang * GK_CUDA_PEAK_FRAMES;
-		p->met = &m->g->met;
+		p->arrived = &m->g->arrived;
 		p->killed = &args.control->killed;
 		p->target = 0;
 	}
@@ -83,7 +83,7 @@ photons_all(void)
 		return;
 	feed_open<lead, GK_CUDA_WARPS, true>(&feed, batch_coef(), batch_table(),
 		args.staged ? (1u << GK_BATCH_MAX) - 1 : gang_state.batch.trailers,
-		m->first + warp_of_block(), chunks, gang_state.searched, leave_normally());
+		m->first + warp_of_block(), chunks, gang_state.searched, policy_evict_normal());
 	copy_pairs(&feed, feed.chunk, feed.left);
 	feed_start<lead, GK_CUDA_WARPS>(&feed);
 	for (uint32_t i = 0; i < chunks; i++) {
@@ -112,7 +112,7 @@ search_frames(void)
 		photons_all<LEAD>();
 	else
 		photons_all<LEAD_FEW>();
-	return peak_meet() && peak_search() && peak_meet();
+	return peak_barrier() && peak_search() && peak_barrier();
 }
 
 /* One thread, after the search. The last block writes the peaks by shell. */
@@ -131,7 +131,7 @@ found_of(uint32_t f)
 	c = &peak_args.counters[slot];
 	r.peaks = __ldcg(&c->count);
 	r.found = peak_found(slot);
-	/* all blocks have met: no counter changes before they count again */
+	/* after the barrier no counter changes until the blocks count again */
 	r.enough = gk_peaks_are_hit(params, r.peaks, c->shell);
 	if (s->last && args.details != NULL) {
 		uint4 *to = (uint4 *)details_of(f)->shell_peaks;

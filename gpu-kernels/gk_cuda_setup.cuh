@@ -36,8 +36,8 @@ struct setup_shared {
 	/*
 	 * Thresholds determined for the versions. Other thresholds wait until no gang uses these.
 	 */
-	uint32_t is_aimed[GK_COEF_MAX];
-	uint32_t aimed[GK_COEF_MAX][2];
+	uint32_t has_thresholds[GK_COEF_MAX];
+	uint32_t thresholds_of[GK_COEF_MAX][2];
 	uint32_t coef_of[GK_GANGS_MAX][2]; /* version of a gang's batches, by parity */
 	uint32_t one_pass;		   /* bit mask of gangs whose last batch is in one pass */
 	uint32_t waiting;		   /* gang + 1 for which the others pause; 0: none */
@@ -51,7 +51,7 @@ struct setup_shared {
 	struct gk_peak_params peak;
 	uint32_t header[GK_BATCH_MAX][LINE_WORDS]; /* struct gk_frame */
 	uint32_t pack;
-	uint32_t aim;
+	uint32_t set_thresholds;
 	uint32_t packs; /* a batch before this one still does one of these */
 };
 GK_STATIC_ASSERT(sizeof(struct setup_shared) <= GK_CUDA_SHARED, "in place of words");
@@ -280,7 +280,7 @@ all_hit(const struct gk_params *p)
 
 /* Whether a frame is certain to be kept. */
 static __device__ bool
-sure_to_stay(const struct gk_frame *f, const struct gk_params *p)
+is_certain_to_be_kept(const struct gk_frame *f, const struct gk_params *p)
 {
 	return f->out != GK_NO_OUT && (all_hit(p) || (f->flags & GK_FRAME_KEEP));
 }
@@ -290,11 +290,11 @@ sure_to_stay(const struct gk_frame *f, const struct gk_params *p)
  * its pixels; otherwise NONE.
  */
 static __device__ uint32_t
-sure_kind(const struct gk_frame *f, const struct gk_params *p)
+certain_kind(const struct gk_frame *f, const struct gk_params *p)
 {
 	const bool hit = all_hit(p);
 
-	if (!sure_to_stay(f, p))
+	if (!is_certain_to_be_kept(f, p))
 		return GK_KIND_NONE;
 	/* chunks are made of whole blocks */
 	if (p->kind <= GK_KIND_RAW && ((p->chunks & chunk_kinds()) >> p->kind & 1) != 0)
@@ -317,7 +317,7 @@ may_be_one_pass(const struct setup_shared *s)
 	return p->kind == GK_KIND_RAW && (p->chunks & chunk_kinds()) >> GK_KIND_RAW != 0 &&
 		p->search == GK_SEARCH_NONE && args.staged && args.profiles == NULL &&
 		args.geometry.cols % GK_CUDA_CHUNK == 0 && args.tile_blocks.by != 0 && !s->pack &&
-		!s->aim && !s->packs;
+		!s->set_thresholds && !s->packs;
 }
 
 static __device__ bool
@@ -366,11 +366,11 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 	const uint32_t bragg = __float_as_uint(s->params.strong_threshold);
 	const uint32_t csr = __float_as_uint(s->params.csr_threshold);
 
-	/* in one pass, blocks of the gang use all coefficients, and do not meet */
+	/* in one pass, blocks of the gang use all coefficients without a barrier */
 	const bool busy = (s->one_pass >> gang & 1) &&
 		load_acquire(&args.control->gang[gang].done) != s->next[gang];
 
-	s->pack = s->aim = s->packs = 0;
+	s->pack = s->set_thresholds = s->packs = 0;
 	if (s->work.op == GK_OP_CLEAR)
 		return true;
 	if (by != 0) {
@@ -387,24 +387,24 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 		if (s->pack && busy)
 			return false;
 		if (s->pack)
-			s->is_aimed[i] = 0;
-		s->is_aimed[s->work.coef_to] = 0;
+			s->has_thresholds[i] = 0;
+		s->has_thresholds[s->work.coef_to] = 0;
 		claim_coef(s, gang, s->work.coef_to, &s->coef_to);
 	} else {
-		s->aim = s->pack || !s->is_aimed[i] || s->aimed[i][0] != bragg ||
-			s->aimed[i][1] != csr;
-		if (s->aim && in_use(s, gang, i)) {
+		s->set_thresholds = s->pack || !s->has_thresholds[i] ||
+			s->thresholds_of[i][0] != bragg || s->thresholds_of[i][1] != csr;
+		if (s->set_thresholds && in_use(s, gang, i)) {
 			s->waiting = gang + 1;
 			return false;
 		}
-		if (s->aim && busy)
+		if (s->set_thresholds && busy)
 			return false;
 		s->waiting = 0;
-		s->is_aimed[i] = 1;
-		s->aimed[i][0] = bragg;
-		s->aimed[i][1] = csr;
+		s->has_thresholds[i] = 1;
+		s->thresholds_of[i][0] = bragg;
+		s->thresholds_of[i][1] = csr;
 	}
-	if (s->pack || s->aim)
+	if (s->pack || s->set_thresholds)
 		claim_coef(s, gang, i, &s->coef);
 	return true;
 }
@@ -416,7 +416,7 @@ write_batch(struct setup_shared *s, struct gk_cuda_batch *b, struct gk_cuda_trai
 {
 	const uint32_t f = threadIdx.x;
 	const uint32_t n = s->work.op == GK_OP_FRAMES ? s->work.nb_frames : 0;
-	uint32_t kind = f < n ? sure_kind(header_of(s, f), &s->params) : GK_KIND_NONE;
+	uint32_t kind = f < n ? certain_kind(header_of(s, f), &s->params) : GK_KIND_NONE;
 	uint32_t dark, direct, with;
 	bool one_pass;
 
@@ -428,7 +428,8 @@ write_batch(struct setup_shared *s, struct gk_cuda_batch *b, struct gk_cuda_trai
 	kind = with == 0 ? kind : GK_KIND_NONE;
 	direct = __ballot_sync(0xFFFFFFFFu, kind != GK_KIND_NONE);
 	one_pass = n > 0 && (dark | with) == 0 && may_be_one_pass(s) &&
-		__all_sync(0xFFFFFFFFu, f >= n || sure_to_stay(header_of(s, f), &s->params));
+		__all_sync(
+			0xFFFFFFFFu, f >= n || is_certain_to_be_kept(header_of(s, f), &s->params));
 	if (f < n) {
 		const struct gk_frame *frame = header_of(s, f);
 		const uint64_t slot = s->work.slot[f];
@@ -460,7 +461,7 @@ write_batch(struct setup_shared *s, struct gk_cuda_batch *b, struct gk_cuda_trai
 		b->coef = s->work.coef;
 		b->coef_to = s->work.coef_to;
 		b->pack = s->pack;
-		b->aim = s->aim;
+		b->set_thresholds = s->set_thresholds;
 		b->trailers = with;
 		b->turn = n > 0 && args.readers > 0 && s->params.chunks != 0 && !one_pass
 			? ++s->turns
@@ -545,7 +546,8 @@ dispatch(void)
 	if (threadIdx.x < GK_GANGS_MAX)
 		s->next[threadIdx.x] = 0;
 	if (threadIdx.x < GK_COEF_MAX)
-		s->is_packed[threadIdx.x] = s->packing[threadIdx.x] = s->is_aimed[threadIdx.x] = 0;
+		s->is_packed[threadIdx.x] = s->packing[threadIdx.x] =
+			s->has_thresholds[threadIdx.x] = 0;
 	if (threadIdx.x == 0) {
 		s->failed = s->ended = s->quit = s->killed = s->waiting = s->turns = s->one_pass =
 			0;

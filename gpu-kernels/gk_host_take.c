@@ -20,9 +20,9 @@
 
 #include "gk_host.h"
 
-/* A tile without a usable copy is missing in everything that follows. */
+/* Mark a tile without a usable copy as missing, for all further steps. */
 static void
-lose(struct gang_frame *f, uint32_t tile)
+mark_missing(struct gang_frame *f, uint32_t tile)
 {
 	f->taken[tile] = 0;
 	/* relaxed: gang.finished orders it */
@@ -45,11 +45,11 @@ gk_host_take(const struct gk *gk, struct gang *g, const struct gk_tile *t, uint3
 		from = (const uint64_t *)(uintptr_t)f->source[tile];
 		to = copies + i * gk->copy_stride;
 		if (from == NULL) {
-			lose(f, tile);
+			mark_missing(f, tile);
 			continue;
 		}
 		if (__atomic_load_n(from + words, __ATOMIC_ACQUIRE) != f->trailer) {
-			lose(f, tile);
+			mark_missing(f, tile);
 			atomic_fetch_add_explicit(&g->sums[i].missing_overrun, UINT64_C(1) << 32,
 				memory_order_relaxed);
 			continue;
@@ -58,7 +58,7 @@ gk_host_take(const struct gk *gk, struct gang *g, const struct gk_tile *t, uint3
 		atomic_thread_fence(memory_order_acquire);
 		from += f->flags & GK_FRAME_LEADER ? -1 : (int64_t)words;
 		if (__atomic_load_n(from, __ATOMIC_RELAXED) != f->trailer) {
-			lose(f, tile);
+			mark_missing(f, tile);
 			atomic_fetch_add_explicit(
 				&g->sums[i].missing_overrun, 1, memory_order_relaxed);
 			continue;

@@ -18,7 +18,7 @@ static const char *const names[GK_ISAS] = {
 
 /* Check CPUID, and that the operating system saves the registers. */
 static int
-have(enum gk_isa isa)
+cpu_supports(enum gk_isa isa)
 {
 	switch (isa) {
 	case GK_ISA_PLAIN:
@@ -28,7 +28,7 @@ have(enum gk_isa isa)
 		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
 			__builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
 	case GK_ISA_AVX512:
-		return have(GK_ISA_AVX2) && __builtin_cpu_supports("avx512f") &&
+		return cpu_supports(GK_ISA_AVX2) && __builtin_cpu_supports("avx512f") &&
 			__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
 			__builtin_cpu_supports("avx512vl");
 #endif
@@ -47,9 +47,9 @@ int
 gk_isa_choose(enum gk_isa isa)
 {
 	if (isa == GK_ISA_AUTO)
-		for (isa = GK_ISAS - 1; !have(isa); isa--)
+		for (isa = GK_ISAS - 1; !cpu_supports(isa); isa--)
 			continue;
-	return have(isa) ? (int)isa : -ENOTSUP;
+	return cpu_supports(isa) ? (int)isa : -ENOTSUP;
 }
 
 const struct gk_tile_ops *

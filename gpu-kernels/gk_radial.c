@@ -155,7 +155,7 @@ add_plain(struct gk_radial_sums *s, const int16_t *photons, const uint16_t *bin,
 			s->part[b[i] * GK_RADIAL_WAYS + i % GK_RADIAL_WAYS] += valid[i];
 		for (uint32_t i = 0; lost != 0 && i < RUN; i++)
 			if (!gk_radial_is_valid(x[i]))
-				gk_radial_lose(s, b[i], weight, at + i);
+				gk_radial_add_invalid(s, b[i], weight, at + i);
 	}
 }
 
@@ -261,7 +261,7 @@ gk_radial_profile_f32(struct gk_radial *r, const float *photons, struct gk_radia
 		if (gk_radial_is_valid_f32(photons[i]))
 			r->sum[b] += gk_sum_q8(photons[i]);
 		else
-			gk_radial_lose(
+			gk_radial_add_invalid(
 				&r->sums, b, r->map.weight != NULL ? &r->map.weight[i] : NULL, 0);
 	}
 	put_bins(r, 1, out);

@@ -27,7 +27,7 @@ struct gk_radial_sums {
 
 /** Count a pixel that is not valid. @param weight  of the pixel's strip; NULL: all are 1 */
 static inline void
-gk_radial_lose(struct gk_radial_sums *s, uint16_t bin, const uint32_t *weight, uint32_t i)
+gk_radial_add_invalid(struct gk_radial_sums *s, uint16_t bin, const uint32_t *weight, uint32_t i)
 {
 	s->invalid[bin]++;
 	if (weight != NULL)

@@ -92,7 +92,7 @@ add(struct gk_radial_sums *s, const int16_t *photons, const uint16_t *bin, const
 		for (; bad != 0; bad &= bad - 1) {
 			const uint32_t i = at + (uint32_t)__builtin_ctz(bad);
 
-			gk_radial_lose(s, bin[i], weight, i);
+			gk_radial_add_invalid(s, bin[i], weight, i);
 		}
 	}
 	gk_radial_add_entries(s->part, entry, nb);

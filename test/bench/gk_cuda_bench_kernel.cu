@@ -75,7 +75,7 @@ bench_pack(const struct gk_cuda_batch *b)
 	for (uint32_t c = blockIdx.x; c < args.chunks; c += gridDim.x) {
 		pack_chunk(&args.coef[c], &b->plane, c);
 		__syncwarp();
-		aim_chunk(&args.coef[c], &b->params);
+		set_chunk_thresholds(&args.coef[c], &b->params);
 	}
 }
 
@@ -92,7 +92,7 @@ count_all(const struct gk_cuda_batch *b, const uint64_t *table, uint32_t begin, 
 	if (chunks == 0)
 		return;
 	feed_open<lead, GK_CUDA_WARPS, false>(&feed, args.coef, table, 0, begin + warp, chunks,
-		(1u << b->nb_frames) - 1, leave_first());
+		(1u << b->nb_frames) - 1, policy_evict_first());
 	copy_coef(&feed, feed.chunk, use_of(&b->params, lead == LEAD_FEW));
 	feed_start<lead, GK_CUDA_WARPS>(&feed);
 	for (uint32_t i = 0; i < chunks; i++) {

@@ -20,7 +20,7 @@
 #define STEPS		  6
 #define PRINT_MOST	  8 /* frames that differ */
 
-/* Time of each step, from meeting to meeting. */
+/* Time of each step, from barrier to barrier. */
 static __device__ unsigned long long step_ns[STEPS];
 static __device__ unsigned long long step_last;
 static __device__ __forceinline__ void note_step(uint32_t number);
@@ -43,7 +43,7 @@ struct batch {
 	uint32_t nb_frames;
 	uint32_t repeats; /* each with the next slots */
 	uint32_t slots;
-	uint32_t *met; /* blocks that have met */
+	uint32_t *arrived; /* blocks that have arrived */
 	uint32_t *killed;
 	uint32_t *found; /* [slots] */
 };
@@ -59,7 +59,7 @@ __launch_bounds__(GK_CUDA_THREADS, GK_CUDA_BLOCKS) find_peaks(const struct batch
 		s->blocks = gridDim.x;
 		s->gang = 0;
 		s->nb_frames = batch.nb_frames;
-		s->met = batch.met;
+		s->arrived = batch.arrived;
 		s->killed = batch.killed;
 		s->target = 0;
 	}
@@ -69,7 +69,7 @@ __launch_bounds__(GK_CUDA_THREADS, GK_CUDA_BLOCKS) find_peaks(const struct batch
 		__syncthreads();
 		if (threadIdx.x == 0)
 			s->slot = i * batch.nb_frames % batch.slots;
-		if (!peak_meet())
+		if (!peak_barrier())
 			return;
 		PEAK_STEP(0);
 		if (!peak_search())
@@ -132,7 +132,7 @@ struct detector {
 	struct gk_cuda_peaks args;
 	struct gk_peak_finder *finder;
 	uint8_t *memory;
-	uint32_t *words; /* met, killed, dummy */
+	uint32_t *words; /* arrived, killed, dummy */
 	uint32_t *found;
 	uint64_t pixels;
 };
@@ -182,7 +182,7 @@ launch(struct detector *d, struct batch b, uint32_t blocks)
 	cudaEvent_t start, end;
 	float ms;
 
-	b.met = d->words;
+	b.arrived = d->words;
 	b.killed = d->words + 64;
 	b.found = d->found;
 	args[0] = &b;
@@ -369,7 +369,7 @@ make_frame(struct peak_case *c, float photons)
 static void
 time_detector(struct detector *d, const struct gk_peak_params *params, const char *what)
 {
-	static const char *const step[] = {"meet", "count", "compare", "find", "order"};
+	static const char *const step[] = {"barrier", "count", "compare", "find", "order"};
 	const uint32_t sizes[] = {1, 2, 8, 16};
 	const uint32_t blocks[] = {blocks_max, blocks_max - 1, blocks_max / 2};
 	uint32_t *dummy = d->words + 128;

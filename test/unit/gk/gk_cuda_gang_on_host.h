@@ -190,13 +190,13 @@ store_release(uint32_t *p, uint32_t v)
 }
 
 static inline uint64_t
-leave_first(void)
+policy_evict_first(void)
 {
 	return 0;
 }
 
 static inline uint64_t
-leave_normally(void)
+policy_evict_normal(void)
 {
 	return 0;
 }

@@ -23,7 +23,7 @@ static thread_local uint4 shared_area[128 << 10 >> 4];
 /* What the blocks of a gang share. */
 static struct run {
 	uint32_t blocks;
-	uint32_t met;
+	uint32_t arrived;
 	uint32_t killed;
 	uint32_t nb_frames;
 	struct gk_peak_params params;
@@ -42,7 +42,7 @@ run_thread(void)
 		s->blocks = run.blocks;
 		s->slot = s->gang = 0;
 		s->nb_frames = run.nb_frames;
-		s->met = &run.met;
+		s->arrived = &run.arrived;
 		s->killed = &run.killed;
 		s->target = 0;
 	}
@@ -55,7 +55,7 @@ run_gang(void)
 {
 	std::vector<std::thread> gang;
 
-	run.met = 0;
+	run.arrived = 0;
 	for (uint32_t i = 0; i < run.blocks; i++)
 		gang.emplace_back([i] {
 			block = i;
