@@ -474,7 +474,7 @@ def a_longer_export_of_this_name_is_named(where):
 
 
 @case
-def masked_pixels_are_told(where):
+def masked_pixels_are_marked(where):
     receive('image')  # the capture has the maps
     dead = calibration_mask()
     for name, settings in ('image', ()), ('raw', ('output.format=raw',)):

@@ -534,7 +534,7 @@ placed_and_destroyed(void **state)
 }
 
 static void
-placed(void **state)
+bytes_do_not_depend_on_the_place(void **state)
 {
 	check_placed(GK_VALUE_F32, false, 200, false, 5, 1);
 	assert_true(place.placed > 10);
@@ -747,7 +747,7 @@ references(void **state)
 
 /* With several buffers for each table a batch stays unchanged while the next ones grow. */
 static void
-lasting(void **state)
+emitted_batches_stay_unchanged(void **state)
 {
 	struct sample s;
 	struct arrow_tables t;
@@ -906,8 +906,8 @@ main(void)
 		cmocka_unit_test(cutting),
 		cmocka_unit_test(chunks_of_images),
 		cmocka_unit_test(images_before_rows),
-		cmocka_unit_test(lasting),
-		cmocka_unit_test(placed),
+		cmocka_unit_test(emitted_batches_stay_unchanged),
+		cmocka_unit_test(bytes_do_not_depend_on_the_place),
 		cmocka_unit_test(placed_and_destroyed),
 		cmocka_unit_test(references),
 		cmocka_unit_test(large_batches),

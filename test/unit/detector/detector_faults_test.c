@@ -231,7 +231,7 @@ each_corruption_can_be_chosen(void **state)
 }
 
 static void
-a_restart_counts_frames_anew(void **state)
+frame_numbers_start_again_after_a_restart(void **state)
 {
 	static const char *const faults[] = {"restart=31:1", NULL};
 	struct capture *found = run_with(faults, 1);
@@ -326,7 +326,7 @@ updated_headers_equal_new_ones(void **state)
 }
 
 static void
-header_says_what_kind_of_frame_it_is(void **state)
+header_flags_match_the_frame(void **state)
 {
 	struct detector_options options = options_of(1, 1);
 	struct pulse_numbering numbering;
@@ -387,10 +387,10 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(faults_counted_are_those_in_the_capture),
 		cmocka_unit_test(each_corruption_can_be_chosen),
-		cmocka_unit_test(a_restart_counts_frames_anew),
+		cmocka_unit_test(frame_numbers_start_again_after_a_restart),
 		cmocka_unit_test(partial_readout_keeps_packet_numbers),
 		cmocka_unit_test(updated_headers_equal_new_ones),
-		cmocka_unit_test(header_says_what_kind_of_frame_it_is),
+		cmocka_unit_test(header_flags_match_the_frame),
 		cmocka_unit_test(mistakes_in_faults_are_named),
 	};
 

@@ -112,7 +112,7 @@ reads_locations(void **state)
 
 /* A value applies to panels that are first named after it, and a panel may have its own. */
 static void
-inherits(void **state)
+defaults_apply_to_later_panels(void **state)
 {
 	accept(HEAD "fs = x\nss = -y\ncoffset = 0.5\nmax_adu = 20\n" AREA("a", 0, 0)
 			PLACE("a") "b/coffset = 0.25\n"
@@ -175,7 +175,7 @@ reads_regions(void **state)
 
 /* Keys that change no position. */
 static void
-ignores(void **state)
+irrelevant_keys_are_ignored(void **state)
 {
 	accept("data = /entry/data/data\nmask0_data = /mask\nmask0_goodbits = 0x0\n"
 	       "mask0_badbits = 0xffff\nmask = /m\nmask_file = m.h5\nflag_lessthan = -5\n"
@@ -213,7 +213,7 @@ places_modules(void **state)
 }
 
 static void
-refuses(void **state)
+mistakes_are_reported(void **state)
 {
 	static const struct {
 		const char *text, *why;
@@ -411,12 +411,12 @@ main(void)
 		cmocka_unit_test(reads_values),
 		cmocka_unit_test(reads_units),
 		cmocka_unit_test(reads_locations),
-		cmocka_unit_test(inherits),
+		cmocka_unit_test(defaults_apply_to_later_panels),
 		cmocka_unit_test(reads_directions),
 		cmocka_unit_test(reads_regions),
-		cmocka_unit_test(ignores),
+		cmocka_unit_test(irrelevant_keys_are_ignored),
 		cmocka_unit_test(places_modules),
-		cmocka_unit_test(refuses),
+		cmocka_unit_test(mistakes_are_reported),
 		cmocka_unit_test(is_bounded),
 		cmocka_unit_test(writes),
 		cmocka_unit_test(opens_files),

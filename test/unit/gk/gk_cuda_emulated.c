@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A CUDA driver that runs the kernel of gangs on CPUs, a thread a block, so that the tests that
- * compare CUDA gangs with host gangs run without a GPU. Memory of the GPU is host memory that the
- * driver denies to be.
+ * A CUDA driver that runs the kernel of gangs on CPUs, one thread for each block, so that the tests
+ * that compare CUDA gangs with host gangs run without a GPU. Memory of the GPU is host memory that
+ * the driver does not report as such.
  */
 
 #include <pthread.h>

@@ -404,7 +404,7 @@ test_packets_anywhere(void **state)
 
 /* A refused descriptor stops its gang with a message, and does not affect others. */
 static void
-test_gives_up(void **state)
+test_refused_descriptor(void **state)
 {
 	uint64_t rng = rig_seed("gives up");
 	struct stage s = {0};
@@ -449,7 +449,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stop_finishes),
 		cmocka_unit_test(test_starts_again),
-		cmocka_unit_test(test_gives_up),
+		cmocka_unit_test(test_refused_descriptor),
 		cmocka_unit_test(test_packets_anywhere),
 		cmocka_unit_test(test_same_bytes),
 	};

@@ -493,7 +493,7 @@ bad_arguments_are_refused(void **state)
 }
 
 static void
-removal_takes_what_was_left(void **state)
+removal_frees_remaining_memory(void **state)
 {
 	int16_t second = add_second("device=1");
 	char text[2048];
@@ -643,7 +643,7 @@ main(int argc, char **argv)
 		BALANCED(wmb_flushes_where_writes_are_unordered),
 		BALANCED(a_gpu_is_chosen_by_any_name),
 		BALANCED(bad_arguments_are_refused),
-		BALANCED(removal_takes_what_was_left),
+		BALANCED(removal_frees_remaining_memory),
 		BALANCED(any_thread_may_call),
 	};
 	char *eal[] = {argv[0], (char[]){"--no-huge"}, (char[]){"--no-shconf"},

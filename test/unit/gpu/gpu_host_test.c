@@ -213,7 +213,7 @@ private_memory_is_reached_by_copies_only(void **state)
 }
 
 static void
-removal_takes_what_was_left(void **state)
+removal_frees_remaining_memory(void **state)
 {
 	static char host[64];
 	int16_t second = RTE_GPU_ID_NONE, id;
@@ -245,7 +245,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(thousands_of_registrations),
 		cmocka_unit_test(bad_arguments_are_refused),
 		cmocka_unit_test(private_memory_is_reached_by_copies_only),
-		cmocka_unit_test(removal_takes_what_was_left),
+		cmocka_unit_test(removal_frees_remaining_memory),
 	};
 	char *eal[] = {argv[0], (char[]){"--no-huge"}, (char[]){"--no-shconf"},
 		(char[]){"--no-pci"}, (char[]){"-m"}, (char[]){"128"}, (char[]){"--no-telemetry"},

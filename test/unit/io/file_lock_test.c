@@ -54,7 +54,7 @@ test_waits(void **state)
 }
 
 static void
-test_gives_up(void **state)
+test_time_limit(void **state)
 {
 	const pid_t holder = left_lock(path, 60000);
 	int fd = open(path, O_RDWR);
@@ -384,7 +384,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_waits),
-		cmocka_unit_test(test_gives_up),
+		cmocka_unit_test(test_time_limit),
 		cmocka_unit_test(test_owned),
 		cmocka_unit_test(test_reader),
 		cmocka_unit_test(test_read_locks),

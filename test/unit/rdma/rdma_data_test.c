@@ -52,7 +52,7 @@ sizes(unsigned int i)
 /* ---- devices and memory --------------------------------------------------------------------- */
 
 static void
-device_says_what_it_can(void **state)
+device_reports_its_capabilities(void **state)
 {
 	const struct rdma_dev_info *info = &one->info;
 
@@ -684,7 +684,7 @@ int
 main(int argc, char **argv)
 {
 	const struct CMUnitTest test[] = {
-		cmocka_unit_test(device_says_what_it_can),
+		cmocka_unit_test(device_reports_its_capabilities),
 		cmocka_unit_test(invalid_names_are_refused),
 		cmocka_unit_test(memory_is_checked),
 		cmocka_unit_test(gpu_memory_out_of_reach_is_refused),

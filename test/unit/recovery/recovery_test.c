@@ -1468,7 +1468,7 @@ directory_stops(void **state)
 
 /* A sparse file is refused: reading through its holes would take too long. */
 static void
-holes(void **state)
+sparse_files_are_refused(void **state)
 {
 	struct arrow_recovery report;
 	char path[PATH_MAX];
@@ -1489,7 +1489,7 @@ holes(void **state)
  * in a folder that others can write to.
  */
 static void
-others(void **state)
+folders_of_others_are_refused(void **state)
 {
 	unsigned int states[4] = {0};
 	char path[PATH_MAX], to[PATH_MAX];
@@ -1630,10 +1630,11 @@ main(void)
 		cmocka_unit_test(forged),
 		cmocka_unit_test(unreadable_sector),
 		cmocka_unit_test(unused_room),
-		cmocka_unit_test_setup_teardown(holes, make_dir, remove_dir),
+		cmocka_unit_test_setup_teardown(sparse_files_are_refused, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(directory, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(directory_stops, make_dir, remove_dir),
-		cmocka_unit_test_setup_teardown(others, make_dir, remove_dir),
+		cmocka_unit_test_setup_teardown(
+			folders_of_others_are_refused, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(killed, make_dir, remove_dir),
 	};
 

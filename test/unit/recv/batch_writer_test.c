@@ -872,7 +872,7 @@ slow_rename(const char *from, const char *to)
 }
 
 static void
-rolls(void **state)
+new_files_at_each_limit(void **state)
 {
 	struct batch_writer_config c = config();
 	struct arrow_io_ops slow = direct_io;
@@ -901,7 +901,7 @@ rolls(void **state)
 
 /* Acquisitions that are shorter than the batch intervals, and number from the same frame. */
 static void
-rolls_at_a_restart(void **state)
+new_files_at_a_restart(void **state)
 {
 	struct batch_writer_config c = config();
 	struct batch_writer_stats s;
@@ -1022,8 +1022,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(each_call_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(rows_imply_images, setup, teardown),
 		cmocka_unit_test_setup_teardown(time_ends_batches, setup, teardown),
-		cmocka_unit_test_setup_teardown(rolls, setup, teardown),
-		cmocka_unit_test_setup_teardown(rolls_at_a_restart, setup, teardown),
+		cmocka_unit_test_setup_teardown(new_files_at_each_limit, setup, teardown),
+		cmocka_unit_test_setup_teardown(new_files_at_a_restart, setup, teardown),
 		cmocka_unit_test_setup_teardown(calibration, setup, teardown),
 	};
 

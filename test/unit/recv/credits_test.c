@@ -86,7 +86,7 @@ numbers_may_jump(void **state)
 }
 
 static void
-a_lapped_frame_is_forgotten(void **state)
+an_overwritten_frame_is_discarded(void **state)
 {
 	begin();
 	advance(0);
@@ -110,7 +110,7 @@ main(void)
 		cmocka_unit_test(frames_become_free),
 		cmocka_unit_test(first_credit_waits_for_earlier_connections),
 		cmocka_unit_test(numbers_may_jump),
-		cmocka_unit_test(a_lapped_frame_is_forgotten),
+		cmocka_unit_test(an_overwritten_frame_is_discarded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

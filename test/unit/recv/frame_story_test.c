@@ -800,7 +800,7 @@ play_seeds(uint64_t n, uint32_t kind, void (*story)(void))
 }
 
 static void
-stories_end_well(void **state)
+all_stories_complete(void **state)
 {
 	play_seeds(2000, 1, one_story);
 	print_message(" %" PRIu64 " packets, %" PRIu64 " restarts, %" PRIu64
@@ -1054,7 +1054,7 @@ backlog_story(void)
 }
 
 static void
-backlogs_are_soon_over(void **state)
+backlogs_are_processed_in_time(void **state)
 {
 	play_seeds(300, 5, backlog_story);
 	print_message(" %" PRIu64 " packets\n", nb_packets);
@@ -1075,7 +1075,7 @@ busy_receiver_loses_nothing(void **state)
 }
 
 static void
-slow_receiver_moves_no_window(void **state)
+slow_receiver_does_not_move_the_window(void **state)
 {
 	play_seeds(1000, 2, slow_story);
 	print_message(
@@ -1093,11 +1093,11 @@ int
 main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(slow_receiver_moves_no_window, say_seed),
+		cmocka_unit_test_teardown(slow_receiver_does_not_move_the_window, say_seed),
 		cmocka_unit_test_teardown(busy_receiver_loses_nothing, say_seed),
 		cmocka_unit_test_teardown(stalled_modules_cost_no_frame, say_seed),
-		cmocka_unit_test_teardown(backlogs_are_soon_over, say_seed),
-		cmocka_unit_test_teardown(stories_end_well, say_seed),
+		cmocka_unit_test_teardown(backlogs_are_processed_in_time, say_seed),
+		cmocka_unit_test_teardown(all_stories_complete, say_seed),
 	};
 
 	if (rig_eal(argv[0]) < 0)

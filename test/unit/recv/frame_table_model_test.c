@@ -682,7 +682,7 @@ one_case(void)
 }
 
 static void
-table_does_as_the_model(void **state)
+table_matches_the_model(void **state)
 {
 	const uint64_t first = rig_first_seed(), n = rig_seeds(300);
 
@@ -707,7 +707,7 @@ int
 main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(table_does_as_the_model, say_seed),
+		cmocka_unit_test_teardown(table_matches_the_model, say_seed),
 	};
 
 	if (rig_eal(argv[0]) < 0)

@@ -1155,7 +1155,7 @@ streams_end(void **state)
 
 /** The receiver stops: the sender does not wait for it. */
 static void
-leaves(void **state)
+receiver_leaves(void **state)
 {
 	struct rx_counts counts;
 
@@ -1181,7 +1181,7 @@ leaves(void **state)
 
 /** The sender has exited: the receiver waits for its answer for a limited time. */
 static void
-leaves_alone(void **state)
+leave_without_sender(void **state)
 {
 	uint64_t begin;
 
@@ -1250,8 +1250,8 @@ main(int argc, char **argv)
 		cmocka_unit_test(sender_starts_again),
 		cmocka_unit_test(late_join),
 		cmocka_unit_test(streams_end),
-		cmocka_unit_test(leaves),
-		cmocka_unit_test(leaves_alone),
+		cmocka_unit_test(receiver_leaves),
+		cmocka_unit_test(leave_without_sender),
 		cmocka_unit_test(streams_fail),
 	};
 	int ret;

@@ -289,7 +289,7 @@ placed_pixels(void **state)
  * when a picture is requested, raw frames never.
  */
 static void
-spends_what_is_granted(void **state)
+pixel_budget_is_kept(void **state)
 {
 	float plane[128] = {[5] = 7, [77] = 3};
 	struct projection p;
@@ -601,7 +601,7 @@ main(void)
 		cmocka_unit_test(full_images),
 		cmocka_unit_test(mixed_kinds),
 		cmocka_unit_test(placed_pixels),
-		cmocka_unit_test(spends_what_is_granted),
+		cmocka_unit_test(pixel_budget_is_kept),
 		cmocka_unit_test(broken_slots),
 		cmocka_unit_test(pictures_of_runs),
 		cmocka_unit_test(pictures_by_geometry),

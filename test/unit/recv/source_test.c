@@ -283,7 +283,7 @@ one_of_a_hundred_is_forged(void **state)
  * sent.
  */
 static void
-first_one_comes_back(void **state)
+first_source_returns(void **state)
 {
 	begin(1, 1);
 	assert_int_equal(see(THIEF, NEEDED), NEEDED);
@@ -372,7 +372,7 @@ stories(uint64_t *first)
  * have begun earlier: the real source is learnt, and stays.
  */
 static void
-random_forgers(void **state)
+random_forged_packets(void **state)
 {
 	uint64_t first, n = stories(&first);
 
@@ -424,7 +424,7 @@ announce(const uint32_t position[], uint64_t absent)
 }
 
 static void
-one_module_is_stolen(void **state)
+packets_of_one_module_are_forged(void **state)
 {
 	/* below, above and between the others; in another column; equal to another stream's */
 	const uint32_t stolen[] = {9, 1 << 16, 4, UINT32_MAX - 1, 7 << 16 | 1, 1};
@@ -589,12 +589,12 @@ main(void)
 		cmocka_unit_test(another_address_is_another_source),
 		cmocka_unit_test(what_differs_is_named),
 		cmocka_unit_test(one_of_a_hundred_is_forged),
-		cmocka_unit_test(first_one_comes_back),
+		cmocka_unit_test(first_source_returns),
 		cmocka_unit_test(few_packets_keep_no_stream),
 		cmocka_unit_test(flood_against_a_detector),
 		cmocka_unit_test(detector_comes_back),
-		cmocka_unit_test(random_forgers),
-		cmocka_unit_test(one_module_is_stolen),
+		cmocka_unit_test(random_forged_packets),
+		cmocka_unit_test(packets_of_one_module_are_forged),
 		cmocka_unit_test(column_is_announced),
 		cmocka_unit_test(other_orders_are_not_checked),
 		cmocka_unit_test(random_positions),

@@ -246,7 +246,7 @@ test_twice(void **state)
 
 /* Two stores answer at one address alternately. */
 static void
-test_two_behind_one(void **state)
+test_two_stores_at_one_address(void **state)
 {
 	START("one");
 	assert_int_equal(store_set_prove(&stores, 0, A), 0);
@@ -451,7 +451,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_change_places, begin, end),
 		cmocka_unit_test_setup_teardown(test_moves, begin, end),
 		cmocka_unit_test_setup_teardown(test_twice, begin, end),
-		cmocka_unit_test_setup_teardown(test_two_behind_one, begin, end),
+		cmocka_unit_test_setup_teardown(test_two_stores_at_one_address, begin, end),
 		cmocka_unit_test_setup_teardown(test_replaced, begin, end),
 		cmocka_unit_test_setup_teardown(test_full, begin, end),
 		cmocka_unit_test_setup_teardown(test_orphaned_journal, begin, end),

@@ -191,7 +191,7 @@ a_wrong_length_is_not_a_cut(void **state)
 
 /* Files are read twice, and the log of several ports must tell which port a line refers to. */
 static void
-messages_name_the_port_and_what_it_wants(void **state)
+messages_name_port_and_expected_value(void **state)
 {
 	static const struct {
 		const char *args, *says;
@@ -454,7 +454,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(link_is_up_without_rx_queues, remove_port),
 		cmocka_unit_test_teardown(paced_packets_are_never_early, remove_port),
 		cmocka_unit_test_teardown(malformed_arguments_are_refused, remove_port),
-		cmocka_unit_test_teardown(messages_name_the_port_and_what_it_wants, remove_port),
+		cmocka_unit_test_teardown(messages_name_port_and_expected_value, remove_port),
 		cmocka_unit_test_teardown(files_are_merged_by_time, remove_port),
 		cmocka_unit_test_teardown(damaged_captures_are_refused, remove_port),
 		cmocka_unit_test_teardown(

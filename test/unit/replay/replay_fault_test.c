@@ -123,7 +123,7 @@ faults_do_not_depend_on_queues(void **state)
 
 /* Each queue delivers its packets in the common order, and none is delivered twice. */
 static void
-queues_share_one_story(void **state)
+queues_share_one_order(void **state)
 {
 	static struct received whole, part;
 	struct rte_flow_attr in = {.ingress = 1};
@@ -182,7 +182,7 @@ queues_share_one_story(void **state)
 }
 
 static void
-another_seed_is_another_story(void **state)
+another_seed_gives_other_faults(void **state)
 {
 	static struct received first, other;
 	uint16_t port;
@@ -372,8 +372,8 @@ main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(faults_do_not_depend_on_queues, remove_port),
-		cmocka_unit_test_teardown(queues_share_one_story, remove_port),
-		cmocka_unit_test_teardown(another_seed_is_another_story, remove_port),
+		cmocka_unit_test_teardown(queues_share_one_order, remove_port),
+		cmocka_unit_test_teardown(another_seed_gives_other_faults, remove_port),
 		cmocka_unit_test_teardown(each_fault_alone_does_what_it_says, remove_port),
 		cmocka_unit_test_teardown(changed_copies_outlive_the_port, remove_port),
 		cmocka_unit_test_teardown(changed_copies_are_aligned, remove_port),

@@ -385,7 +385,7 @@ waits_when_references_run_out(void **state)
 }
 
 static void
-queue_tells_what_it_does(void **state)
+queue_info_reports_the_mode(void **state)
 {
 	struct rte_eth_burst_mode mode;
 	struct rte_eth_rxq_info info;
@@ -622,7 +622,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(rewriting_shared_bytes_is_refused, remove_port),
 		cmocka_unit_test_teardown(waits_when_mbufs_run_out, remove_port),
 		cmocka_unit_test_teardown(waits_when_references_run_out, remove_port),
-		cmocka_unit_test_teardown(queue_tells_what_it_does, remove_port),
+		cmocka_unit_test_teardown(queue_info_reports_the_mode, remove_port),
 		cmocka_unit_test_teardown(checksums_are_verified, remove_port),
 		cmocka_unit_test_teardown(half_a_setup_is_refused, remove_port),
 		cmocka_unit_test_teardown(statistics_while_ports_close, remove_port),

@@ -953,7 +953,7 @@ test_not_mads(void **state)
 
 /* A MAD of another partition, and a corrupted one. */
 static void
-test_spoilt_mads(void **state)
+test_corrupted_mads(void **state)
 {
 	const struct roce_path_attr attr = {
 		.src_mac = {{0x52, 0x54, 0, 0, 0, 0x0b}},
@@ -1055,7 +1055,7 @@ wrong_ones(const struct roce_conn *conn, const struct roce_cm_msg *right)
 
 /* Every message in every state in which it is accepted. */
 static void
-test_strangers(void **state)
+test_other_stations(void **state)
 {
 	struct roce_cm_msg req, rep, msg;
 	const struct roce_conn *conn;
@@ -1142,7 +1142,7 @@ test_strangers(void **state)
 
 /* The same for the active side: only the station that was asked may answer. */
 static void
-test_strangers_answer(void **state)
+test_other_stations_reply(void **state)
 {
 	struct roce_cm_msg req, msg;
 	const struct roce_conn *conn;
@@ -1379,9 +1379,9 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_bad_requests),
 		cmocka_unit_test(test_bad_mads),
 		cmocka_unit_test(test_not_mads),
-		cmocka_unit_test(test_spoilt_mads),
-		cmocka_unit_test(test_strangers),
-		cmocka_unit_test(test_strangers_answer),
+		cmocka_unit_test(test_corrupted_mads),
+		cmocka_unit_test(test_other_stations),
+		cmocka_unit_test(test_other_stations_reply),
 		cmocka_unit_test(test_flood),
 		cmocka_unit_test(test_flood_device),
 		cmocka_unit_test(test_random),

@@ -445,7 +445,7 @@ assert_goes_to(const struct rte_ether_addr *mac)
  * not resolved the station for hours: an entry is kept while it is used.
  */
 static void
-test_moved_unasked(void **state)
+test_used_entry_is_kept(void **state)
 {
 	const struct roce_arp reply = {
 		.op = ROCE_ARP_REPLY,
@@ -954,7 +954,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_announcement),
 		cmocka_unit_test(test_flood),
 		cmocka_unit_test(test_moved),
-		cmocka_unit_test(test_moved_unasked),
+		cmocka_unit_test(test_used_entry_is_kept),
 		cmocka_unit_test(test_routes),
 		cmocka_unit_test(test_address_handle),
 		cmocka_unit_test(test_nd),

@@ -449,7 +449,7 @@ test_stalled_port(void **state)
 
 /* A device that is closed reports that it leaves its groups. */
 static void
-test_good_bye(void **state)
+test_leave_reports_on_close(void **state)
 {
 	struct rte_mbuf *m = NULL;
 	unsigned int left = 0;
@@ -933,7 +933,7 @@ test_notes(void **state)
 
 /* A poll group that is flooded with packets for control does not block the others. */
 static void
-test_turns(void **state)
+test_control_flood_is_fair(void **state)
 {
 	struct rte_mempool *pool = rte_pktmbuf_pool_create("turns", 1023, 0, 0, 256, 0);
 	uint8_t frame[14 + 28] = {[12] = 8, 6};
@@ -1105,7 +1105,7 @@ main(void)
 		cmocka_unit_test(test_open_again),
 		cmocka_unit_test(test_close_after_stop),
 		cmocka_unit_test(test_stalled_port),
-		cmocka_unit_test(test_good_bye),
+		cmocka_unit_test(test_leave_reports_on_close),
 		cmocka_unit_test(test_listener),
 		cmocka_unit_test(test_kept_uc),
 		cmocka_unit_test(test_kept_half),
@@ -1119,7 +1119,7 @@ main(void)
 		cmocka_unit_test(test_junk),
 		cmocka_unit_test(test_event_of_destroyed_qp),
 		cmocka_unit_test(test_notes),
-		cmocka_unit_test(test_turns),
+		cmocka_unit_test(test_control_flood_is_fair),
 		cmocka_unit_test(test_atomic_round),
 		cmocka_unit_test(test_nak_is_answer),
 	};

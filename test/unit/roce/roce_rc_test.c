@@ -610,7 +610,7 @@ test_not_ready_ends(void **state)
 }
 
 static void
-test_nobody_answers(void **state)
+test_no_response(void **state)
 {
 	const struct rdma_qp_attr attr = {.rnr_retry = 7, .retry_count = 3, .ack_timeout = 6};
 	struct rdma_sge s = sge(0, 0, 50);
@@ -727,7 +727,7 @@ main(void)
 		cmocka_unit_test(test_not_ready),
 		cmocka_unit_test(test_storm),
 		cmocka_unit_test(test_not_ready_ends),
-		cmocka_unit_test(test_nobody_answers),
+		cmocka_unit_test(test_no_response),
 		cmocka_unit_test(test_answered_twice),
 		cmocka_unit_test(test_busy),
 	};

@@ -482,7 +482,7 @@ test_rules_of_poll_groups(void **state)
 }
 
 static void
-test_not_asked(void **state)
+test_no_rules_requested(void **state)
 {
 	flow_port_make(true);
 	station_open_as(1, "10.0.0.", ",steer=no");
@@ -528,7 +528,7 @@ test_rules_of_another(void **state)
 
 /* Frames that arrive at a queue of any device, with any restrictions of the port. */
 static void
-test_given(void **state)
+test_forwarded(void **state)
 {
 	for (unsigned int way = 0; way < 4; way++) {
 		flow_port_make(way != 0);
@@ -749,9 +749,9 @@ main(void)
 		cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_rules_of_ip6),
 		cmocka_unit_test(test_rules_of_poll_groups),
-		cmocka_unit_test(test_not_asked),
+		cmocka_unit_test(test_no_rules_requested),
 		cmocka_unit_test(test_rules_of_another),
-		cmocka_unit_test(test_given),
+		cmocka_unit_test(test_forwarded),
 		cmocka_unit_test(test_given_ip6),
 		cmocka_unit_test(test_vlan),
 		cmocka_unit_test(test_groups),

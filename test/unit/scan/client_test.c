@@ -646,7 +646,7 @@ wrong_parts(void **state)
 
 /* No immediate may come to a client that reads: it counts the parts that it has read. */
 static void
-written(void **state)
+immediates_to_a_reader_are_errors(void **state)
 {
 	run(DEED_WRITTEN, true);
 	assert_int_equal(job.schema, EPIPE);
@@ -786,9 +786,9 @@ endless(void **state)
 	}
 }
 
-/* Nor for a message to tell the server, while all of its messages are in flight. */
+/* While all messages of the client are in flight, it does not wait until it can send one more. */
 static void
-deaf(void **state)
+full_queue_stops_messages(void **state)
 {
 	run(DEED_DEAF, false);
 	assert_int_equal(job.schema, ENOTSUP);
@@ -797,7 +797,7 @@ deaf(void **state)
 
 /* A query that nobody reads leaves the CPU to others: the service thread wakes up rarely. */
 static void
-unread(void **state)
+unread_query_uses_little_cpu(void **state)
 {
 	run(DEED_UNREAD, false);
 	assert_int_equal(server.alive, 1);
@@ -886,7 +886,7 @@ main(void)
 		"--log-level=braggline.*:error"};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(wrong_parts),
-		cmocka_unit_test(written),
+		cmocka_unit_test(immediates_to_a_reader_are_errors),
 		cmocka_unit_test(wrong_way),
 		cmocka_unit_test(wrong_key),
 		cmocka_unit_test(lost),
@@ -895,8 +895,8 @@ main(void)
 		cmocka_unit_test(unsupported),
 		cmocka_unit_test(new_reason),
 		cmocka_unit_test(endless),
-		cmocka_unit_test(deaf),
-		cmocka_unit_test(unread),
+		cmocka_unit_test(full_queue_stops_messages),
+		cmocka_unit_test(unread_query_uses_little_cpu),
 		cmocka_unit_test(migrated),
 	};
 

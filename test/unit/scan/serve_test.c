@@ -894,7 +894,7 @@ early_credit(void **state)
 
 /* A client hears why it is refused, also if it is so slow that no more messages can be sent. */
 static void
-slow_to_listen(void **state)
+reason_reaches_a_slow_client(void **state)
 {
 	static char sql[SCAN_QUERY_PART];
 	struct peer *p;
@@ -1556,7 +1556,7 @@ main(void)
 		cmocka_unit_test_teardown(stopped_client, no_server),
 		cmocka_unit_test_teardown(cancelled, no_server),
 		cmocka_unit_test_teardown(early_credit, no_server),
-		cmocka_unit_test_teardown(slow_to_listen, no_server),
+		cmocka_unit_test_teardown(reason_reaches_a_slow_client, no_server),
 		cmocka_unit_test_teardown(deadline, no_server),
 		cmocka_unit_test_teardown(idle, no_server),
 		cmocka_unit_test_teardown(killed, no_server),

@@ -70,7 +70,7 @@ grants(void **state)
 
 /* A client that reads bodies grants nothing but the size of parts. */
 static void
-pulls(void **state)
+grants_of_readers_are_checked(void **state)
 {
 	begin(SCAN_GRANT, sizeof(m.grant));
 	m.head.flags = SCAN_PULL;
@@ -93,7 +93,7 @@ pulls(void **state)
 }
 
 static void
-frees(void **state)
+free_messages_are_checked(void **state)
 {
 	begin(SCAN_FREE, sizeof(m.free) + 16);
 	m.free.nb = 2;
@@ -342,7 +342,7 @@ prove(struct scan_proof *server, const struct scan_auth_request *request,
 }
 
 static void
-proves(void **state)
+valid_proofs_are_accepted(void **state)
 {
 	uint8_t a[2][XFER_MAC_BYTES], b[2][XFER_MAC_BYTES];
 	struct scan_proof client, server;
@@ -361,7 +361,7 @@ proves(void **state)
 
 /* Every changed bit of the request is noticed, and so is a replay. */
 static void
-refuses(void **state)
+changed_requests_are_refused(void **state)
 {
 	struct scan_proof client, server, again;
 	struct scan_auth_request request;
@@ -389,7 +389,7 @@ refuses(void **state)
 }
 
 static void
-hears(void **state)
+malformed_calls_are_refused(void **state)
 {
 	struct scan_proof client, server;
 
@@ -410,16 +410,16 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(grants),
-		cmocka_unit_test(pulls),
-		cmocka_unit_test(frees),
+		cmocka_unit_test(grants_of_readers_are_checked),
+		cmocka_unit_test(free_messages_are_checked),
 		cmocka_unit_test(pulled_records),
 		cmocka_unit_test(queries),
 		cmocka_unit_test(credits),
 		cmocka_unit_test(records),
 		cmocka_unit_test(wrong_records),
-		cmocka_unit_test_setup(proves, make_identity),
-		cmocka_unit_test_setup(refuses, make_identity),
-		cmocka_unit_test_setup(hears, make_identity),
+		cmocka_unit_test_setup(valid_proofs_are_accepted, make_identity),
+		cmocka_unit_test_setup(changed_requests_are_refused, make_identity),
+		cmocka_unit_test_setup(malformed_calls_are_refused, make_identity),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

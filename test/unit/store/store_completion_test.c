@@ -173,7 +173,7 @@ test_nothing(void **state)
 
 /* No receiver reconnects: all files of stores are completed, other files are left alone. */
 static void
-test_nobody_comes(void **state)
+test_no_receiver_reconnects(void **state)
 {
 	char path[PATH];
 	struct stat st;
@@ -424,7 +424,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_nothing, begin_test, end_test),
-		cmocka_unit_test_setup_teardown(test_nobody_comes, begin_test, end_test),
+		cmocka_unit_test_setup_teardown(test_no_receiver_reconnects, begin_test, end_test),
 		cmocka_unit_test_setup_teardown(test_claimed, begin_test, end_test),
 		cmocka_unit_test_setup_teardown(test_given_up, begin_test, end_test),
 		cmocka_unit_test_setup_teardown(test_stopped, begin_test, end_test),

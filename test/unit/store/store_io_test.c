@@ -141,7 +141,7 @@ mode_is_what_carried_the_bytes(void **state)
 
 /* A value that the user has set is kept; then only counters can prove GPUDirect. */
 static void
-environment_is_heeded(void **state)
+environment_variables_take_precedence(void **state)
 {
 	struct cufile *c;
 
@@ -157,7 +157,7 @@ environment_is_heeded(void **state)
 }
 
 static void
-a_library_that_does_not_work_is_told(void **state)
+a_broken_library_is_reported(void **state)
 {
 	char message[PATH_MAX];
 	struct cufile *c;
@@ -349,7 +349,7 @@ errors_of_cufile_give_batches_back(void **state)
 }
 
 static void
-choice_is_told_with_its_reason(void **state)
+the_mode_is_reported_with_its_reason(void **state)
 {
 	static const struct {
 		enum fake_cufile_way way;
@@ -459,7 +459,7 @@ damaged_batches_are_found(void **state)
 }
 
 static void
-directories_without_runs_are_told(void **state)
+directories_without_runs_are_reported(void **state)
 {
 	const struct run_load_config config = {.gpu = -1};
 	char message[PATH_MAX], path[96];
@@ -484,14 +484,14 @@ main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(mode_is_what_carried_the_bytes, begin),
-		cmocka_unit_test_setup(environment_is_heeded, begin),
-		cmocka_unit_test_setup(a_library_that_does_not_work_is_told, begin),
+		cmocka_unit_test_setup(environment_variables_take_precedence, begin),
+		cmocka_unit_test_setup(a_broken_library_is_reported, begin),
 		cmocka_unit_test_setup(bodies_go_from_the_gpu_to_files, begin),
 		cmocka_unit_test_setup(errors_of_cufile_give_batches_back, begin),
-		cmocka_unit_test_setup(choice_is_told_with_its_reason, begin),
+		cmocka_unit_test_setup(the_mode_is_reported_with_its_reason, begin),
 		cmocka_unit_test_setup(what_does_not_go_together_is_refused, begin),
 		cmocka_unit_test_setup(damaged_batches_are_found, begin),
-		cmocka_unit_test_setup(directories_without_runs_are_told, begin),
+		cmocka_unit_test_setup(directories_without_runs_are_reported, begin),
 	};
 	char *eal[] = {(char[]){"store_io_test"}, (char[]){"--no-huge"}, (char[]){"--no-shconf"},
 		(char[]){"--no-pci"}, (char[]){"--no-telemetry"}, (char[]){"-m"}, (char[]){"64"},

@@ -169,7 +169,7 @@ test_places(void **state)
 
 /* The peer receives no results: the store accepts no slot again before its result was sent. */
 static void
-test_deaf(void **state)
+test_results_not_received(void **state)
 {
 	const struct store_counters *n;
 	struct xfer_desc *entry;
@@ -334,7 +334,7 @@ test_rewritten(void **state)
  * once the descriptor says that it is damaged at the peer in just this way.
  */
 static void
-test_never_right(void **state)
+test_crc_never_matches(void **state)
 {
 	const struct store_counters *n;
 	struct arrow_reader r;
@@ -393,10 +393,10 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_forged, rig_begin_test),
 		cmocka_unit_test_setup(test_oversize, rig_begin_test),
 		cmocka_unit_test_setup(test_places, rig_begin_test),
-		cmocka_unit_test_setup(test_deaf, rig_begin_test),
+		cmocka_unit_test_setup(test_results_not_received, rig_begin_test),
 		cmocka_unit_test_setup(test_outside, rig_begin_test),
 		cmocka_unit_test_setup(test_rewritten, rig_begin_test),
-		cmocka_unit_test_setup(test_never_right, rig_begin_test),
+		cmocka_unit_test_setup(test_crc_never_matches, rig_begin_test),
 	};
 
 	return rig_main(tests);

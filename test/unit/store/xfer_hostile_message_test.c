@@ -135,7 +135,7 @@ test_inserted(void **state)
 
 /* A peer with a valid key that never finishes its REASSIGNED or HELD messages is refused. */
 static void
-test_moved_for_ever(void **state)
+test_endless_messages(void **state)
 {
 	struct xfer_status status;
 	struct peer *p;
@@ -190,7 +190,7 @@ main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_messages, rig_begin_test),
 		cmocka_unit_test_setup(test_inserted, rig_begin_test),
-		cmocka_unit_test_setup(test_moved_for_ever, rig_begin_test),
+		cmocka_unit_test_setup(test_endless_messages, rig_begin_test),
 	};
 
 	return rig_main(tests);

@@ -300,7 +300,7 @@ test_broken(void **state)
  * An end that did not run itself, waiting for a disk or a CPU, does not take its peer for silent.
  */
 static void
-test_away(void **state)
+test_own_pause_is_not_silence(void **state)
 {
 	rig_open_store(0);
 	rig_open_receiver();
@@ -759,7 +759,7 @@ test_late_words(void **state)
 
 /* A directory was copied, so that two stores have one identity: only one of them is used. */
 static void
-test_one_twice(void **state)
+test_duplicate_identity(void **state)
 {
 	char command[400];
 
@@ -871,7 +871,7 @@ __wrap_arrow_recover_dir(
  * receiver disconnects meanwhile, its next connection gets the result.
  */
 static void
-test_settles_aside(void **state)
+test_long_recovery(void **state)
 {
 	const struct store_connection *c;
 	const unsigned int nb = rig_fewest();
@@ -1469,13 +1469,13 @@ rot_and_return(bool restart)
 }
 
 static void
-test_rot(void **state)
+test_bit_rot(void **state)
 {
 	rot_and_return(true);
 }
 
 static void
-test_rot_of_open_files(void **state)
+test_bit_rot_of_open_files(void **state)
 {
 	rot_and_return(false);
 }
@@ -1485,7 +1485,7 @@ test_rot_of_open_files(void **state)
  * only once its copy was read and is sound.
  */
 static void
-test_rot_by_surprise(void **state)
+test_bit_rot_of_unlisted(void **state)
 {
 	const unsigned int nb = rig_fewest();
 	unsigned int k;
@@ -1517,7 +1517,7 @@ test_rot_by_surprise(void **state)
  * there.
  */
 static void
-test_rot_of_ended_run(void **state)
+test_bit_rot_of_ended_run(void **state)
 {
 	const unsigned int nb = rig_fewest();
 	unsigned int k;
@@ -1552,7 +1552,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_most_pieces, rig_begin_test),
 		cmocka_unit_test_setup(test_inserted, rig_begin_test),
 		cmocka_unit_test_setup(test_broken, rig_begin_test),
-		cmocka_unit_test_setup(test_away, rig_begin_test),
+		cmocka_unit_test_setup(test_own_pause_is_not_silence, rig_begin_test),
 		cmocka_unit_test_setup(test_offered_twice, rig_begin_test),
 		cmocka_unit_test_setup(test_store_returns, rig_begin_test),
 		cmocka_unit_test_setup(test_found_in_order, rig_begin_test),
@@ -1564,10 +1564,10 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_changed_places, rig_begin_test),
 		cmocka_unit_test_setup(test_changed_places_at_the_end, rig_begin_test),
 		cmocka_unit_test_setup(test_late_words, rig_begin_test),
-		cmocka_unit_test_setup(test_one_twice, rig_begin_test),
+		cmocka_unit_test_setup(test_duplicate_identity, rig_begin_test),
 		cmocka_unit_test_setup(test_identity, rig_begin_test),
 		cmocka_unit_test_setup(test_file_is_held, rig_begin_test),
-		cmocka_unit_test_setup(test_settles_aside, rig_begin_test),
+		cmocka_unit_test_setup(test_long_recovery, rig_begin_test),
 		cmocka_unit_test_setup(test_corrupted_once, rig_begin_test),
 		cmocka_unit_test_setup(test_corrupted_always, rig_begin_test),
 		cmocka_unit_test_setup(test_unreadable, rig_begin_test),
@@ -1582,10 +1582,10 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_damaged_metadata_while_connected, rig_begin_test),
 		cmocka_unit_test_setup(test_damaged_at_the_receiver, rig_begin_test),
 		cmocka_unit_test_setup(test_damaged_and_corrupted, rig_begin_test),
-		cmocka_unit_test_setup(test_rot, rig_begin_test),
-		cmocka_unit_test_setup(test_rot_of_open_files, rig_begin_test),
-		cmocka_unit_test_setup(test_rot_by_surprise, rig_begin_test),
-		cmocka_unit_test_setup(test_rot_of_ended_run, rig_begin_test),
+		cmocka_unit_test_setup(test_bit_rot, rig_begin_test),
+		cmocka_unit_test_setup(test_bit_rot_of_open_files, rig_begin_test),
+		cmocka_unit_test_setup(test_bit_rot_of_unlisted, rig_begin_test),
+		cmocka_unit_test_setup(test_bit_rot_of_ended_run, rig_begin_test),
 	};
 
 	return rig_main(tests);

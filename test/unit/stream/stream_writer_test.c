@@ -804,7 +804,7 @@ test_duplicate_after_outage(void **state)
  * given back and go to another store. The cut must report an error until they are removed.
  */
 static void
-test_uncut(void **state)
+test_failed_cut(void **state)
 {
 	struct rig *r = calloc(1, sizeof(*r));
 	struct interval_set moved = {0};
@@ -1057,7 +1057,7 @@ check_and_give(struct rig *r, const bool *wanted)
  * once, whenever the power fails meanwhile, and no other batch is lost.
  */
 static void
-test_rot(void **state)
+test_bit_rot(void **state)
 {
 	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
 	bool durable[XFER_SAMPLE_BATCHES], bad[XFER_SAMPLE_BATCHES];
@@ -1114,7 +1114,7 @@ test_rot(void **state)
  * stays, whenever the power fails.
  */
 static void
-test_rot_of_reassigned(void **state)
+test_bit_rot_of_reassigned(void **state)
 {
 	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
 	bool sound[XFER_SAMPLE_BATCHES], wanted[XFER_SAMPLE_BATCHES];
@@ -1272,14 +1272,14 @@ main(void)
 		cmocka_unit_test(test_quota),
 		cmocka_unit_test(test_quota_of_disk),
 		cmocka_unit_test(test_duplicate_after_outage),
-		cmocka_unit_test(test_uncut),
+		cmocka_unit_test(test_failed_cut),
 		cmocka_unit_test(test_cut_of_failed),
 		cmocka_unit_test(test_final),
 		cmocka_unit_test(test_differing),
 		cmocka_unit_test(test_stall),
 		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_rot),
-		cmocka_unit_test(test_rot_of_reassigned),
+		cmocka_unit_test(test_bit_rot),
+		cmocka_unit_test(test_bit_rot_of_reassigned),
 	};
 	int ret;
 

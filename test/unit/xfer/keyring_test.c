@@ -124,7 +124,7 @@ test_reader(void **state)
 
 /* An unknown identity gets random keys, and other ones after each read. */
 static void
-test_nobody(void **state)
+test_unknown_identity(void **state)
 {
 	const struct xfer_identity *id;
 	uint8_t before[XFER_KEY_MIN], digest[XFER_DIGEST_BYTES];
@@ -262,7 +262,7 @@ test_warnings(void **state)
 
 /* An identity with many addresses does not displace the entries of other identities. */
 static void
-test_admission_remembers(void **state)
+test_admission_keeps_entries(void **state)
 {
 	static struct admission admission;
 	const struct admission_peer quiet = {{[10] = 0xff, [11] = 0xff, 10, 0, 0, 1}, 1};
@@ -312,12 +312,12 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good),
-		cmocka_unit_test(test_nobody),
+		cmocka_unit_test(test_unknown_identity),
 		cmocka_unit_test(test_reader),
 		cmocka_unit_test(test_mistakes),
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_warnings),
-		cmocka_unit_test(test_admission_remembers),
+		cmocka_unit_test(test_admission_keeps_entries),
 		cmocka_unit_test(test_admission_reserves),
 	};
 

@@ -250,7 +250,7 @@ test_between(void **state)
  * although its sender has the key.
  */
 static void
-test_other_end(void **state)
+test_proof_of_other_end(void **state)
 {
 	const struct xfer_endpoint other = {.addr = {7}, .qpn = 99};
 	struct pair p;
@@ -986,7 +986,7 @@ main(void)
 		cmocka_unit_test(test_wrong_store),
 		cmocka_unit_test(test_replay),
 		cmocka_unit_test(test_between),
-		cmocka_unit_test(test_other_end),
+		cmocka_unit_test(test_proof_of_other_end),
 		cmocka_unit_test(test_rights),
 		cmocka_unit_test(test_next_key),
 		cmocka_unit_test(test_changed),
