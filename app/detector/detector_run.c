@@ -39,8 +39,9 @@ volatile sig_atomic_t detector_stop;
 /* A frame is kept until its last packet has been sent. */
 struct kept_frame {
 	struct jungfrau_frame_header header;
-	uint16_t *raw;							     /* [modules][pixels] */
-	uint8_t missing[JUNGFRAU_MODULES_MAX * JUNGFRAU_MODULE_PACKETS / 8]; /* of a replayed run */
+	uint16_t *raw; /* [modules][pixels] */
+	/* bit mask of the packets that a replayed run lacks */
+	uint8_t missing[JUNGFRAU_MODULES_MAX * JUNGFRAU_MODULE_PACKETS / 8];
 };
 
 struct run {
@@ -51,7 +52,7 @@ struct run {
 	struct wire_packet *packets; /* packets that are sent with a frame */
 	struct kept_frame *kept;     /* indexed by pulse modulo nb_kept */
 	uint32_t nb_kept;
-	struct ingest_card card;   /* transport send, write */
+	struct ingest_card card;   /* with transport send or write */
 	struct roce_packets *roce; /* NULL: UDP packets are written */
 	struct frame_truth truth;
 	struct detector_report report;

@@ -16,13 +16,13 @@
 
 /* A batch of a file of `images`. */
 struct place {
-	TAILQ_ENTRY(place) next;    /* if loaded */
-	struct scan_record *record; /* a reference; NULL: not loaded */
-	size_t last;		    /* image of the selection that is its last one */
-	bool checked;		    /* it was loaded once */
+	TAILQ_ENTRY(place) next;    /* in batches.loaded */
+	struct scan_record *record; /* reference to the batch; NULL: not loaded */
+	size_t last;		    /* last image of the batch in the selection */
+	bool checked;		    /* it was loaded before, so its CRC is known to be correct */
 };
 
-/* A batch that is read. */
+/* Parameters and result of reading a batch, in either thread. */
 struct reading {
 	const struct scan_file *file;
 	uint32_t batch;
@@ -36,14 +36,14 @@ struct batches {
 	struct export *e;
 	size_t *first; /* [sets] number of the first batch of each file */
 	struct place *place;
-	TAILQ_HEAD(, place) loaded; /* the one that was used least recently is first */
-	uint64_t bytes;		    /* of memory, of batches that are loaded */
+	TAILQ_HEAD(, place) loaded; /* loaded batches, least recently used first */
+	uint64_t bytes;		    /* bytes of all loaded batches */
 	uint64_t largest;	    /* bytes of the largest batch of the run */
 	size_t at;		    /* image that was loaded last */
-	size_t search;		    /* batches of images before it were read */
+	size_t search; /* the batches of images before this one were read or are being read */
 	struct read_ahead read_ahead;
 	struct reading reading;
-	bool is_reading; /* in the thread */
+	bool is_reading; /* the thread is reading */
 };
 
 static struct place *
@@ -161,7 +161,7 @@ load(struct batches *b, size_t image)
 	if (b->is_reading) {
 		read_ahead_wait(&b->read_ahead);
 		b->is_reading = false;
-		/* also an error of another batch is that of its image, if it comes */
+		/* an error of a batch is reported when its image is requested */
 		if (b->reading.place == p)
 			r = b->reading;
 		else if (b->reading.record != NULL) {

@@ -11,29 +11,29 @@
 #include "mask.h"
 #include "scan/record.h"
 
-#define SLOTS 2 /* of a thread: one is written while it makes the next */
+#define SLOTS 2 /* slots of a thread: one chunk is written while the thread makes the next one */
 
 /* A chunk. Its thread sets `ready`, the consumer clears it. */
 struct slot {
 	struct image image;
-	struct scan_record *record; /* its batch, a reference */
+	struct scan_record *record; /* reference to the batch of the chunk; NULL: none */
 	const uint8_t *chunk;
-	ssize_t size; /* of the chunk; negative: an error */
+	ssize_t size; /* bytes of the chunk; negative: an error */
 	bool ready;
 };
 
 struct chunk_pool {
 	struct export *e;
 	size_t first, nb;
-	/* of the consumer: next image that it requests, and the first image without a batch */
+	/* used by the consumer: next image to return, first image whose batch is not loaded */
 	size_t next, loaded;
-	int error; /* of that image's batch */
+	int error; /* error of loading this image's batch */
 	struct slot *slot;
 	unsigned int nb_slots, nb_threads;
 	pthread_t thread[EXPORT_THREADS_MAX];
 	pthread_mutex_t lock;
 	pthread_cond_t made, freed;
-	/* with the lock: images that threads took, that they may take, and the end */
+	/* under the lock: first image that no thread has taken, end of those to be taken */
 	size_t taken, available;
 	bool stop;
 };
@@ -116,7 +116,7 @@ chunk_pool_open(struct chunk_pool **pool, struct export *e, size_t first, size_t
 	return 0;
 }
 
-/* Gets the batches of images, whose slots are free. @param end  after the last image */
+/* Loads the batches of the images up to `end`, exclusive, whose slots are free. */
 static void
 load(struct chunk_pool *p, size_t end)
 {

@@ -106,11 +106,11 @@ has_frames(hid_t file, const struct export *e, size_t first, hsize_t nb)
 struct file_check {
 	const struct export *e;
 	char path[PATH_MAX];
-	const char *group; /* that has the identity of the run */
+	const char *group; /* group that has the identity of the run */
 	size_t first, nb;
 	/* answer */
 	hsize_t images;
-	const char *wrong; /* a constant; NULL: nothing */
+	const char *wrong; /* what is wrong; NULL: nothing */
 };
 
 static void

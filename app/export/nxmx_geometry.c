@@ -14,9 +14,9 @@
 #include "nxmx_geometry.h"
 
 #define CHAIN_MAX  32  /* axes from a pixel to the sample */
-#define TEXT_LEN   256 /* of an attribute */
-#define OBJECT_LEN 512 /* of the path of an object */
-/* of names of panels in geometry files */
+#define TEXT_LEN   256 /* maximum bytes of an attribute */
+#define OBJECT_LEN 512 /* maximum bytes of the path of an object */
+/* characters allowed in names of panels */
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 #define SQUARE	   1e-6 /* largest relative difference of the sides of a pixel */
 /*
@@ -26,8 +26,8 @@
 #define SAME_ORIGIN 1.5
 /* Largest chunk of numbers, bytes: HDF5 allocates whole chunks, also for one value. */
 #define CHUNK_MAX (UINT64_C(1) << 26)
-#define WORD_MAX  16	     /* bytes of a number */
-#define FIXED_MAX (1u << 16) /* of a text of a fixed length */
+#define WORD_MAX  16	     /* maximum bytes of a number */
+#define FIXED_MAX (1u << 16) /* maximum bytes of a text of fixed length */
 
 /* Reading: the first error is kept in `message`. */
 struct reader {
@@ -35,8 +35,8 @@ struct reader {
 	const char *path;
 	char *message;
 	hid_t file;
-	hid_t access;	 /* of links: none leads to another file */
-	double module_z; /* of the first module's corner, metres */
+	hid_t access;	 /* link access property list that refuses external links */
+	double module_z; /* z of the first module's corner, metres */
 	double most_z;	 /* largest distance of a corner from the sample along the beam, metres */
 };
 
@@ -306,8 +306,8 @@ read_vector(struct reader *r, hid_t object, const char *name, double v[3])
 
 struct unit {
 	const char *name; /* NULL: end of a table */
-	double factor;	  /* to metres or radians */
-	bool symbol;	  /* case matters; otherwise a word, also in the plural */
+	double factor;	  /* factor to metres or radians */
+	bool symbol;	  /* a symbol, case-sensitive; false: a word, also in the plural */
 };
 
 static const struct unit lengths[] = {{"m", 1, true}, {"cm", 1e-2, true}, {"mm", 1e-3, true},
@@ -528,9 +528,9 @@ turned(const struct placement *p, const double v[3], int i)
 
 /* The direction of a row or a column, from one pixel to the next one. */
 struct step {
-	double v[3];	    /* in the frame of the module */
-	double size;	    /* of a pixel, metres */
-	struct placement p; /* of the frame of the module, with the first pixel at its origin */
+	double v[3];	    /* direction in the frame of the module */
+	double size;	    /* size of a pixel, metres */
+	struct placement p; /* frame of the module, whose origin is the first pixel */
 };
 
 static int

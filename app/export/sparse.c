@@ -21,11 +21,11 @@
 
 /* Pixels of one image, and the values that all images share. */
 struct pixels {
-	uint64_t size;	  /* of an image */
+	uint64_t size;	  /* pixels of an image */
 	bool is_i16;	  /* type of values */
 	float least;	  /* photons: the threshold of CSR images */
-	float *radius;	  /* NaN: not used */
-	int16_t *photons; /* of a chunk */
+	float *radius;	  /* [size] radius of each pixel; NaN: the geometry does not use it */
+	int16_t *photons; /* photons of an image that is a chunk */
 	uint32_t *index;
 	union {
 		int16_t *i16;

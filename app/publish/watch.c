@@ -23,20 +23,20 @@
 #include "series.h"
 #include "watch.h"
 
-#define NS	      1000000000
-#define MS	      1000000
-#define SEARCH_STEPS  256   /* blocks that are examined for the next batch before other work */
-#define OPEN_MS	      10000 /* time limit of a file without a valid first block */
-#define STREAMS_MAX   64    /* streams of a run whose copies are recognized */
-#define RECORDS	      4 /* batches in memory: two that are sent, the last one, one that is read */
-#define RECORD_IMAGES 4 /* of a batch for which memory is touched ahead */
-#define TOO_MANY      "end clients, or raise the limit of open files (ulimit -n, LimitNOFILE=)"
-#define ROWS_MS	      20 /* between two checks whether the run of a file of `frames` has begun */
+#define NS		1000000000
+#define MS		1000000
+#define SEARCH_STEPS	256   /* blocks that are examined for the next batch before other work */
+#define OPEN_MS		10000 /* time limit of a file without a valid first block */
+#define STREAMS_MAX	64    /* streams of a run whose copies are recognized */
+#define RECORDS_MAX	4 /* batches in memory: two that are sent, the last one, one that is read */
+#define RESERVED_IMAGES 4 /* images of a batch for which memory is reserved */
+#define TOO_MANY	"end clients, or raise the limit of open files (ulimit -n, LimitNOFILE=)"
+#define ROWS_MS		20 /* between two checks whether the run of a file of `frames` has begun */
 
 enum file_state {
 	FILE_PENDING, /* its first block is not written yet */
 	FILE_FOLLOWED,
-	FILE_SEARCHING, /* for the next batch after a damaged one */
+	FILE_SEARCHING, /* the next batch after a damaged one is searched */
 	FILE_DONE,
 	FILE_IGNORED,
 };
@@ -44,24 +44,25 @@ enum file_state {
 /* A file of a run. */
 struct watch_file {
 	enum arrow_table table;
-	char *path;   /* when complete */
+	char *path;   /* name of the complete file */
 	size_t group; /* length of the path without the number of the set */
 	enum file_state state;
-	bool complete;		   /* it has its final name. It may still be copied under it */
-	struct scan_change change; /* then */
+	bool complete; /* the file has its final name; a copy may still be in progress */
+	struct scan_change change; /* last change of a complete file */
 	int fd;			   /* -1: not open */
 	struct scan_header *header;
 	struct watch_series *series;
-	int number;	 /* in the run of the feed */
-	uint64_t at;	 /* offset of the next batch */
-	int64_t born;	 /* when it was found; clock of now() */
-	int64_t moved;	 /* when its last batch was found */
-	int64_t checked; /* when its writer was last checked */
-	int64_t seen;	 /* when the batch at `at` was first seen; 0: it was not */
-	int64_t seen_ns; /* the same, ns since 1970 */
-	int64_t retry;	 /* when to read it again */
-	bool delayed;	 /* no descriptor is free, which was reported */
-	int64_t wait;	 /* ns until the next retry */
+	int number;  /* number of the file in the run of the feed */
+	uint64_t at; /* offset of the next batch */
+	/* times on the clock of now() */
+	int64_t found_at;    /* the file was found */
+	int64_t grown_at;    /* its last batch was found */
+	int64_t checked_at;  /* its writer was last checked */
+	int64_t seen;	     /* the batch at `at` was first seen; 0: not yet */
+	int64_t retry_at;    /* it is read again */
+	int64_t retry_delay; /* ns, grows with each attempt */
+	int64_t seen_ns;     /* as `seen`, ns since 1970 */
+	bool delayed;	     /* no descriptor is free, which was reported */
 };
 
 /* Batches of a stream that were published. */
@@ -75,8 +76,8 @@ struct watch_series {
 	struct watch_series *next;
 	char *name;
 	struct feed_run *run;
-	int64_t moved;
-	bool warned; /* about images of another kind */
+	int64_t grown_at;
+	bool warned; /* images of another kind were reported */
 	struct watch_stream stream[STREAMS_MAX];
 	unsigned int nb_streams;
 };
@@ -86,7 +87,7 @@ struct watch_dir {
 	bool is_top; /* its subfolders have runs, too */
 	struct timespec changed;
 	int64_t listed;
-	bool recent; /* it changed just before it was listed */
+	bool recent; /* it changed less than a time stamp step before it was listed */
 	bool failed; /* it cannot be listed, which was reported */
 };
 
@@ -100,7 +101,7 @@ struct watch {
 	size_t nb_active, cap_active;
 	struct watch_series *series;
 	int64_t next_scan;
-	bool began; /* the directories were listed once */
+	bool listed_once;
 	bool finished;
 	bool stop; /* atomic */
 	uint32_t nb_series;
@@ -272,7 +273,7 @@ start_file(struct watch *w, struct watch_file *f)
 		w->cap_active = 2 * w->cap_active + 16;
 	}
 	f->state = FILE_PENDING;
-	f->born = f->moved = now();
+	f->found_at = f->grown_at = now();
 	w->active[w->nb_active++] = f;
 }
 
@@ -487,14 +488,14 @@ scan_dirs(struct watch *w)
 		list_dir(w, i, &fresh);
 	if (fresh.nb > 0)
 		qsort(fresh.file, fresh.nb, sizeof(struct watch_file *), by_set);
-	if (!w->began)
+	if (!w->listed_once)
 		start_old(w, &fresh);
-	for (i = 0; w->began && i < fresh.nb; i++) {
+	for (i = 0; w->listed_once && i < fresh.nb; i++) {
 		if (may_be_named(w, fresh.file[i]))
 			start_file(w, fresh.file[i]);
 	}
 	free(fresh.file);
-	w->began = true;
+	w->listed_once = true;
 	w->next_scan = now() + (int64_t)WATCH_SCAN_MS * MS;
 }
 
@@ -523,9 +524,9 @@ reserve_memory(const struct wire_series *s, unsigned int messages)
 {
 	const size_t image = (size_t)s->rows * s->cols * sizeof(int16_t);
 
-	scan_memory_reserve(image * RECORD_IMAGES + WIRE_REST, RECORDS);
+	scan_memory_reserve(image * RESERVED_IMAGES + WIRE_REST, RECORDS_MAX);
 	/* those of batches are large enough, too */
-	scan_memory_reserve(wire_image_size(s), RECORDS + messages);
+	scan_memory_reserve(wire_image_size(s), RECORDS_MAX + messages);
 }
 
 /* Finds the run of a file, or begins it with images. @return NULL: it cannot be published */
@@ -553,7 +554,7 @@ find_series(struct watch *w, const struct watch_file *f)
 		return NULL;
 	}
 	w->nb_series++;
-	s->moved = now();
+	s->grown_at = now();
 	s->next = w->series;
 	w->series = s;
 	/* the feed has its own reference */
@@ -578,7 +579,7 @@ end_file(struct watch *w, struct watch_file *f)
 static bool
 is_awaited(const struct watch_file *f)
 {
-	return now() - f->born < (int64_t)OPEN_MS * MS || (!f->complete && has_writer(f));
+	return now() - f->found_at < (int64_t)OPEN_MS * MS || (!f->complete && has_writer(f));
 }
 
 /* A run has begun: its file of `frames` is read before more images. */
@@ -590,7 +591,7 @@ expect_rows(struct watch *w, const struct watch_file *images)
 	for (size_t i = 0; i < w->nb_active; i++) {
 		f = w->active[i];
 		if (f->table == ARROW_FRAMES && is_group(f, images))
-			f->retry = 0;
+			f->retry_at = 0;
 	}
 }
 
@@ -602,9 +603,9 @@ begin_file(struct watch *w, struct watch_file *f)
 	struct stat st;
 	int ret;
 
-	if (now() < f->retry)
+	if (now() < f->retry_at)
 		return false;
-	f->retry = now() + 2 * (int64_t)MS;
+	f->retry_at = now() + 2 * (int64_t)MS;
 	ret = open_file(f);
 	if (ret == 0)
 		ret = f->header == NULL
@@ -626,7 +627,7 @@ begin_file(struct watch *w, struct watch_file *f)
 	if (ret < 0) {
 		/* a pipe or a folder does not become a file */
 		if (ret == -EMEDIUMTYPE || ret == -EISDIR ||
-			now() - f->born > (int64_t)OPEN_MS * MS)
+			now() - f->found_at > (int64_t)OPEN_MS * MS)
 			reject_file(f,
 				ret == -ENODATA ? "its schema is damaged or absent"
 						: own_file_error(ret));
@@ -635,7 +636,7 @@ begin_file(struct watch *w, struct watch_file *f)
 	f->at = f->header->reader.begin;
 	f->series = find_series(w, f);
 	if (f->series == NULL && f->table == ARROW_FRAMES && is_awaited(f)) {
-		f->retry = now() + ROWS_MS * (int64_t)MS;
+		f->retry_at = now() + ROWS_MS * (int64_t)MS;
 		return false;
 	}
 	if (f->series == NULL || fstat(f->fd, &st) < 0) {
@@ -649,7 +650,7 @@ begin_file(struct watch *w, struct watch_file *f)
 		return false;
 	}
 	f->state = FILE_FOLLOWED;
-	f->moved = f->series->moved = now();
+	f->grown_at = f->series->grown_at = now();
 	if (f->table == ARROW_FRAMES)
 		feed_follow_rows(w->feed, f->series->run, true);
 	else
@@ -772,10 +773,10 @@ is_abandoned(struct watch_file *f)
 
 	if (f->complete)
 		return scan_file_settled(&f->change, f->fd);
-	if (now() - f->moved < (int64_t)WATCH_STOPPED_MS * MS ||
-		now() - f->checked < 100 * (int64_t)MS)
+	if (now() - f->grown_at < (int64_t)WATCH_STOPPED_MS * MS ||
+		now() - f->checked_at < 100 * (int64_t)MS)
 		return false;
-	f->checked = now();
+	f->checked_at = now();
 	if (has_writer(f))
 		return false;
 	/* the writer may have completed and renamed it meanwhile */
@@ -800,13 +801,14 @@ wait_for_batch(struct watch *w, struct watch_file *f, enum scan_record_state sta
 
 	if (f->seen == 0) {
 		f->seen = t;
-		f->wait = MS / 4;
+		f->retry_delay = MS / 4;
 	} else {
-		f->wait = 2 * f->wait < WATCH_RETRY_MS * (int64_t)MS ? 2 * f->wait
-								     : WATCH_RETRY_MS * (int64_t)MS;
+		f->retry_delay = 2 * f->retry_delay < WATCH_RETRY_MS * (int64_t)MS
+			? 2 * f->retry_delay
+			: WATCH_RETRY_MS * (int64_t)MS;
 	}
 	if (!is_damaged(f)) {
-		f->retry = t + f->wait;
+		f->retry_at = t + f->retry_delay;
 		return false;
 	}
 	skip_damage(w, f, state, length);
@@ -821,7 +823,7 @@ follow_file(struct watch *w, struct watch_file *f)
 	enum scan_record_state state;
 	uint64_t length = 0;
 
-	if (f->seen != 0 && now() < f->retry)
+	if (f->seen != 0 && now() < f->retry_at)
 		return false;
 	if (f->seen == 0)
 		f->seen_ns = watch_now_ns();
@@ -835,7 +837,7 @@ follow_file(struct watch *w, struct watch_file *f)
 		scan_record_drop(record);
 		f->at += length;
 		f->seen = 0;
-		f->moved = f->series->moved = now();
+		f->grown_at = f->series->grown_at = now();
 		return true;
 	case SCAN_RECORD_END:
 		end_file(w, f);
@@ -926,7 +928,7 @@ end_runs(struct watch *w)
 	struct watch_series **at = &w->series, *s;
 
 	while ((s = *at) != NULL) {
-		if (has_files(w, s) || now() - s->moved < (int64_t)WATCH_END_MS * MS) {
+		if (has_files(w, s) || now() - s->grown_at < (int64_t)WATCH_END_MS * MS) {
 			at = &s->next;
 			continue;
 		}
@@ -948,7 +950,7 @@ pause_files(const struct watch *w)
 	struct timespec pause;
 
 	for (size_t i = 0; i < w->nb_active; i++) {
-		left = w->active[i]->retry - t;
+		left = w->active[i]->retry_at - t;
 		if (w->active[i]->seen != 0 && left < ns)
 			ns = left;
 	}

@@ -54,7 +54,7 @@ npy_sized(struct body *body, const char *dtype, size_t width, uint32_t rows, uin
 	return body->bytes + NPY_HEAD;
 }
 
-/** The same, for an array of the raster. */
+/** npy_sized() for an array of the size of the raster. */
 static void *
 npy_new(struct body *body, const char *dtype, size_t width, const struct live_file_head *h)
 {

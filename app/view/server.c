@@ -35,7 +35,9 @@
 #define POLICY                                                     \
 	"style-src 'self' 'unsafe-inline'; img-src 'self' data:; " \
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-/* of the page of HDF5 files: ndarray, of H5Web, makes functions of text, and HDF5 is WebAssembly */
+/*
+ * The page of HDF5 files needs unsafe-eval: ndarray (of H5Web) compiles text, HDF5 is WebAssembly.
+ */
 #define POLICY_H5 "default-src 'self'; script-src 'self' 'unsafe-eval'; " POLICY
 
 /** A connection, for its deadline. */
@@ -63,8 +65,8 @@ struct request {
 	char body[LIMIT_BODY];
 	size_t size;
 	bool too_long;
-	bool get;      /**< not HEAD: has ranges (RFC 9110, 14.2) */
-	bool download; /**< counts in server.files */
+	bool get;      /**< GET, for which ranges are allowed (RFC 9110, 14.2); false: HEAD, POST */
+	bool download; /**< included in server.files */
 	struct job *job;
 };
 
@@ -77,8 +79,8 @@ struct server {
 	struct images_cache *cache[LIMIT_SOURCES];
 	unsigned int ticks;
 	int cancel;	      /* eventfd: the server is being stopped */
-	unsigned int images;  /* being sent; atomic */
-	unsigned int files;   /* the same */
+	unsigned int images;  /* number of images being sent; atomic */
+	unsigned int files;   /* number of files being sent; atomic */
 	pthread_mutex_t lock; /* protects the fields below */
 	struct client client[LIMIT_CONNECTIONS];
 	struct job *job; /* NULL: none */

@@ -23,12 +23,12 @@
 #include "telemetry_socket.h"
 
 #define WATCH_MS   10 /* polling interval of the live file */
-#define SLOW_EVERY 10 /* periods */
+#define SLOW_EVERY 10 /* periods between two requests of a slow command */
 
 struct reply {
 	char *text;	      /* NULL: none */
-	uint64_t at;	      /* ms */
-	struct timespec time; /* the same, since 1970 */
+	uint64_t at;	      /* time of the reply, monotonic ms */
+	struct timespec time; /* time of the reply since 1970 */
 	uint64_t version;
 };
 
@@ -42,15 +42,15 @@ struct source {
 	struct telemetry_socket socket;
 	struct live_reader reader;
 	unsigned int round;
-	uint64_t ino, generation, sequence; /* of the newest frame that was announced */
+	uint64_t ino, generation, sequence; /* identity of the newest frame that was announced */
 	pthread_mutex_t lock;		    /* protects the fields below */
 	pthread_cond_t changed;
 	bool quit;
 	bool up;
 	int64_t pid;
-	int64_t since;	 /* s since 1970 */
-	char error[256]; /* why it is down */
-	char *live;	 /* path; NULL: none */
+	int64_t since;	 /* time of the last change of `up`, s since 1970 */
+	char error[256]; /* reason if it is not up */
+	char *live;	 /* path of the live file; NULL: none */
 	char *frame;	 /* newest frame as JSON; NULL: none */
 	uint64_t state_version, frame_version;
 	struct reply reply[COMMANDS_MAX];

@@ -43,13 +43,13 @@ struct draft {
 	struct geometry_panel panel;
 	unsigned int line; /* line that first names the panel */
 	unsigned int given;
-	double min_fs, max_fs, min_ss, max_ss; /* in the array of the file */
+	double min_fs, max_fs, min_ss, max_ss; /* limits in the array of the data file */
 	double res;
-	double adu;	 /* per photon, or per eV */
-	bool adu_per_ev; /* else per photon */
+	double adu;	 /* ADU per photon, or per eV */
+	bool adu_per_ev; /* true: `adu` is per eV; false: per photon */
 	double edge;
 	int dim[DIMS_MAX];
-	bool has_dims; /* false: `dim` are those of CrystFEL without any */
+	bool has_dims; /* false: `dim` has CrystFEL's defaults */
 	char data[PATH_LEN];
 };
 
@@ -64,11 +64,11 @@ struct reader {
 	struct geometry *g;
 	const struct geometry_raster *raster;
 	const char *name;
-	bool has_lines; /* false: crystfel_check() wrote the text */
+	bool has_lines; /* false: crystfel_check() made the text, so messages name no line */
 	unsigned int line;
 	char *message;
 	struct draft defaults;
-	unsigned int unused_line; /* last line of a default that no panel has taken yet */
+	unsigned int unused_line; /* last line with a default that no panel uses yet */
 	struct draft *draft;
 	struct bad_draft *bad;
 	bool has_distance, has_energy;

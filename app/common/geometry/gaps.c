@@ -8,13 +8,13 @@
 
 #include "geometry/gaps.h"
 
-#define PIECE_NAME_MAX 18 /* of a panel that is cut, bytes */
+#define PIECE_NAME_MAX 18 /* maximum bytes of the name of a panel that is split */
 
 /* A chip: where it is in the raster with gaps and in the one without. */
 struct chip {
 	uint32_t from_fs, from_ss;
 	uint32_t to_fs, to_ss;
-	uint32_t index; /* in its module */
+	uint32_t index; /* index in the module */
 };
 
 static uint32_t

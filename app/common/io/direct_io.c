@@ -25,7 +25,7 @@
 #include "io/own_file.h"
 #include "io/write_queue.h"
 
-#define MEMORY_ALIGN 4096 /* default if the kernel does not report it */
+#define MEMORY_ALIGN 4096 /* alignment of memory if the kernel does not report it */
 
 struct disk_file {
 	struct disk_file *next; /* next open file of this process */

@@ -48,14 +48,14 @@ struct figure {
 	struct drawing *drawing;
 	cairo_surface_t *image; /* a dot per cell */
 	const struct panels *panels;
-	uint8_t *sensor; /* of each cell: it has pixels; NULL: all */
+	uint8_t *sensor; /* [cells], the cell has pixels; NULL: all have */
 	unsigned int nb;
 	bool peaks;
-	int width, height; /* of the figure; lengths are in dots */
+	int width, height; /* size of the figure, dots */
 	int zoom;
 	int font;
 	bool below;	  /* images are one below the other */
-	int column, line; /* of an image with its margins */
+	int column, line; /* size of an image with its margins, dots */
 	int left, top;	  /* margins of an image */
 	int legend_y;	  /* upper edge */
 	int legend_lines;

@@ -40,9 +40,9 @@ struct run_frames {
 	struct run_file *file;
 	size_t nb_files;
 	struct rows frames;
-	struct rows images; /* raw images only */
+	struct rows images; /* rows of raw images */
 	size_t next;	    /* index in images */
-	size_t at;	    /* index in frames, not before images[next] */
+	size_t at;	    /* index in `frames` from which the row of images[next] is searched */
 };
 
 static int

@@ -40,7 +40,7 @@ struct packet_loss {
 	uint32_t nb_groups;  /* multicast groups seen so far, if nb_streams is 0 */
 	struct lossy_stream stream[INGEST_STREAMS_MAX];
 	struct packet_loss_chance *chance; /* NULL: no random loss */
-	uint64_t reads;			   /* packets of responses so far */
+	uint64_t reads;			   /* packets of READ responses so far */
 };
 
 /* Find the BTH and the destination address. @return NULL: not a RoCE packet */

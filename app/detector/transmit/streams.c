@@ -45,7 +45,7 @@ enum stream_state {
 
 struct stream {
 	struct rdma_qp *qp;
-	struct rdma_conn *conn; /* --connect */
+	struct rdma_conn *conn; /* with --connect */
 	enum stream_state state;
 	int status;
 	uint32_t remote_qpn;
@@ -61,7 +61,7 @@ struct stream {
 struct transmit_streams {
 	const struct detector_options *options;
 	struct ingest_card card;
-	struct sockaddr_storage to; /* --connect */
+	struct sockaddr_storage to; /* with --connect */
 	struct rdma_dev_info info;
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
@@ -70,14 +70,14 @@ struct transmit_streams {
 	struct message_ends *ends;
 	struct rdma_mr *credits_mr; /* --credits */
 	uint64_t *credits;	    /* [nb_streams] words that the receiver writes */
-	struct rdma_mr **frame;	    /* by index of the frame */
+	struct rdma_mr **frame;	    /* [nb_frames], regions of the frames */
 	uint32_t nb_frames;
 	uint32_t nb_streams;
-	uint32_t mtu; /* of all queue pairs, bytes; 0: not all are connected */
+	uint32_t mtu; /* path MTU of all queue pairs, bytes; 0: not all are connected */
 	struct packet_loss *loss;
 	uint64_t next_cm; /* TSC */
 	bool failed;
-	bool ending; /* disconnected by us */
+	bool ending; /* this side has disconnected */
 	struct stream stream[INGEST_STREAMS_MAX];
 };
 
@@ -333,7 +333,7 @@ connect_by_card(
 	return 0;
 }
 
-/* Take the part of the card that the receiver's REP has. */
+/* Add the part of the card from a REP of the receiver. */
 static int
 take_part(struct transmit_streams *s, uint32_t i)
 {
