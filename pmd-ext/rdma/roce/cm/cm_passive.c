@@ -150,18 +150,20 @@ req_check(struct roce_control *c, const struct roce_cm_packet *packet,
 		mtu_warn(c, packet, mtu);
 		return ROCE_REJ_INVALID_MTU;
 	}
-	roce_control_count(c, ROCE_CM_BAD_REQUEST);
-	if (req->transport != (listener->type == RDMA_QP_UC ? 1 : 0))
+	if (req->transport != (listener->type == RDMA_QP_UC ? 1 : 0)) {
+		roce_control_count(c, ROCE_CM_BAD_REQUEST);
 		return ROCE_REJ_INVALID_TRANSPORT;
+	}
 	if (memcmp(req->primary.local_gid, packet->src.raw, sizeof(packet->src)) != 0 ||
-		memcmp(req->primary.remote_gid, packet->dst.raw, sizeof(packet->dst)) != 0)
+		memcmp(req->primary.remote_gid, packet->dst.raw, sizeof(packet->dst)) != 0) {
+		roce_control_count(c, ROCE_CM_BAD_REQUEST);
 		return ROCE_REJ_INVALID_GID;
+	}
 	if (roce_cma_decode(req->private_data, cma) < 0 || req->srq > 1 ||
-		(req->pkey & ROCE_PKEY_BASE) != ROCE_PKEY_BASE)
+		(req->pkey & ROCE_PKEY_BASE) != ROCE_PKEY_BASE) {
+		roce_control_count(c, ROCE_CM_BAD_REQUEST);
 		return ROCE_REJ_UNSUPPORTED;
-	/* no check failed: undo the increment above */
-	__atomic_store_n(&c->stats[ROCE_CM_BAD_REQUEST], c->stats[ROCE_CM_BAD_REQUEST] - 1,
-		__ATOMIC_RELAXED);
+	}
 	return 0;
 }
 
