@@ -233,8 +233,8 @@ roce_qp_destroy(struct rdma_qp *base)
 		if (rte_rdtsc() < deadline)
 			continue;
 		RDMA_LOG(ERR,
-			"device %s: queue pair 0x%06x destroyed while port %u holds its frames, "
-			"expected them sent within %u ms",
+			"device %s: queue pair 0x%06x not destroyed: port %u still holds its "
+			"frames after %u ms",
 			dev->base.name, base->qpn, dev->port, DESTROY_WAIT_MS);
 		return -EBUSY;
 	}
