@@ -22,39 +22,29 @@ extern int egress_logtype;
 #define FILES_MAX 1000
 #define HEAD	  512 /* bytes in front of the bytes of each batch, and of each part of the space */
 
-/* ---- the quarantine file --------------------------------------------------------------------- */
-
-/* The parts of the file: heads, and bytes of the journal. */
-struct content {
-	struct iovec *part;
-	size_t nb;
-	uint8_t *heads; /* of all batches and parts of the space */
-	size_t nb_heads;
-};
+/* ---- the list -------------------------------------------------------------------------------- */
 
 static void
-add_part(struct content *c, const uint8_t *bytes, uint64_t size)
+add_part(struct iovec *part, size_t *nb, const uint8_t *bytes, uint64_t size)
 {
 	if (size > 0)
-		c->part[c->nb++] = (struct iovec){(void *)(uintptr_t)bytes, size};
+		part[(*nb)++] = (struct iovec){(void *)(uintptr_t)bytes, size};
 }
 
 /* Begin a batch or a part of the space. @return where its text ends */
 static uint8_t *
-add_head(struct content *c, uint64_t size, const char *text)
+write_head(uint8_t *head, uint64_t size, const char *text)
 {
-	uint8_t *head = c->heads + HEAD * c->nb_heads++;
-
 	snprintf(
 		(char *)head, HEAD - JOURNAL_RECORD_BYTES, "bytes = %" PRIu64 "\n%s\n", size, text);
-	add_part(c, head, HEAD);
 	return head + HEAD - JOURNAL_RECORD_BYTES;
 }
 
 /* @return whether its position is known */
 static bool
-add_batch(struct content *c, const struct journal *journal, uint32_t batch)
+add_batch(struct damaged_list *l, const struct journal *journal, uint32_t batch)
 {
+	uint8_t *head = l->heads + HEAD * l->nb;
 	struct journal_damage d;
 	struct iovec part[JOURNAL_PARTS];
 	char text[256];
@@ -64,14 +54,84 @@ add_batch(struct content *c, const struct journal *journal, uint32_t batch)
 	(void)journal_damage_get(journal, batch, &d);
 	journal_damage_text(journal, batch, text, sizeof(text));
 	size = d.batch.metadata != NULL ? XFER_BLOCK + d.batch.body_bytes : 0;
-	memcpy(add_head(c, size, text), d.record, JOURNAL_RECORD_BYTES);
+	memcpy(write_head(head, size, text), d.record, JOURNAL_RECORD_BYTES);
+	l->batch[l->nb++] = batch;
+	add_part(l->part, &l->nb_parts, head, HEAD);
 	if (size > 0)
-		add_part(c, d.batch.metadata, XFER_BLOCK);
+		add_part(l->part, &l->nb_parts, d.batch.metadata, XFER_BLOCK);
 	n = journal_parts(&d.batch, part);
 	for (i = 0; i < n; i++)
-		add_part(c, part[i].iov_base, part[i].iov_len);
+		add_part(l->part, &l->nb_parts, part[i].iov_base, part[i].iov_len);
 	return size > 0 || !d.held;
 }
+
+/*
+ * Add all that no sound batch occupies. This includes every output slot that no sound batch refers
+ * to. A record whose checksum is wrong does not say which of them its batch had: each number in it
+ * may be wrong, so the table of references that it leads to may be that of another batch, which was
+ * released. The free space has such tables of many released batches, and the slots in them are
+ * nearly all. To choose among them would risk the only copy of a batch to save space on a disk
+ * once, until someone has examined the file.
+ */
+static void
+add_space(struct damaged_list *l, const struct journal *journal)
+{
+	const uint8_t *bytes;
+	uint32_t at = 0;
+	uint64_t size;
+
+	while ((bytes = journal_damage_space(journal, &at, &size)) != NULL)
+		add_part(l->space, &l->nb_space, bytes, size);
+}
+
+int
+damaged_batches_list(struct damaged_list *l, const struct journal *journal)
+{
+	struct journal_damage d;
+	bool known = true;
+	uint64_t size;
+	size_t nb = 0, parts = 0, space = 0;
+	uint32_t n, at = 0;
+
+	memset(l, 0, sizeof(*l));
+	l->receiver_id = journal_receiver_id(journal);
+	for (n = journal_damage_next(journal, 0); n != UINT32_MAX;
+		n = journal_damage_next(journal, n + 1), nb++) {
+		(void)journal_damage_get(journal, n, &d);
+		parts += 2 + d.batch.nb_parts; /* a head, and the metadata */
+	}
+	if (nb == 0)
+		return 0;
+	while (journal_damage_space(journal, &at, &size) != NULL)
+		space++;
+	l->batch = calloc(nb, sizeof(*l->batch));
+	l->heads = calloc(nb, HEAD);
+	l->part = calloc(parts, sizeof(*l->part));
+	l->space = calloc(space + 1, sizeof(*l->space));
+	if (l->batch == NULL || l->heads == NULL || l->part == NULL || l->space == NULL) {
+		LOG(ERR, "no memory to list the damaged batches of the journal\n");
+		damaged_batches_forget(l);
+		return -ENOMEM;
+	}
+	for (n = journal_damage_next(journal, 0); n != UINT32_MAX;
+		n = journal_damage_next(journal, n + 1))
+		known &= add_batch(l, journal, n);
+	if (!known)
+		add_space(l, journal);
+	return 0;
+}
+
+void
+damaged_batches_forget(struct damaged_list *l)
+{
+	free(l->batch);
+	free(l->heads);
+	free(l->part);
+	free(l->space);
+	memset(l, 0, sizeof(*l));
+}
+
+/* ---- the quarantine file --------------------------------------------------------------------- */
 
 static bool
 is_zero(const uint8_t *block)
@@ -81,35 +141,28 @@ is_zero(const uint8_t *block)
 	return memcmp(block, zeros, XFER_BLOCK) == 0;
 }
 
-/*
- * Add all that no sound batch occupies, without zeros at the end of each part. This includes every
- * output slot that no sound batch refers to. A record whose checksum is wrong does not say which of
- * them its batch had: each number in it may be wrong, so the table of references that it leads to
- * may be that of another batch, which was released. The free space has such tables of many released
- * batches, and the slots in them are nearly all. To choose among them would risk the only copy of a
- * batch to save space on a disk once, until someone has examined the file.
- */
+/* Add the space, without zeros at the end of each part. @param heads  one for each part */
 static void
-add_space(struct content *c, const struct journal *journal)
+end_parts(const struct damaged_list *l, uint8_t *heads, struct iovec *part, size_t *nb)
 {
-	const uint8_t *bytes;
-	uint32_t at = 0;
-	uint64_t size;
+	for (size_t i = 0; i < l->nb_space; i++, heads += HEAD) {
+		const uint8_t *bytes = l->space[i].iov_base;
+		uint64_t size = l->space[i].iov_len;
 
-	while ((bytes = journal_damage_space(journal, &at, &size)) != NULL) {
 		while (size > 0 && is_zero(bytes + size - XFER_BLOCK))
 			size -= XFER_BLOCK;
 		if (size == 0)
 			continue;
-		(void)add_head(
-			c, size, "free space, which has the batches whose position is unknown");
-		add_part(c, bytes, size);
+		(void)write_head(
+			heads, size, "free space, which has the batches whose position is unknown");
+		add_part(part, nb, heads, HEAD);
+		add_part(part, nb, bytes, size);
 	}
 }
 
 static int
-create_file(
-	const struct content *c, const char *directory, uint64_t receiver_id, char path[PATH_MAX])
+create_file(const struct damaged_list *l, const struct iovec *part, size_t nb,
+	const char *directory, char path[PATH_MAX])
 {
 	char number[16] = "";
 	char message[PATH_MAX];
@@ -126,47 +179,50 @@ create_file(
 		if (i > 1)
 			snprintf(number, sizeof(number), ".%u", i);
 		if (snprintf(path, PATH_MAX, "%s/journal-%016" PRIx64 ".quarantine%s", directory,
-			    receiver_id, number) >= PATH_MAX)
+			    l->receiver_id, number) >= PATH_MAX)
 			return -ENAMETOOLONG;
 		/* other users must not read data that they could not read in the journal */
-		ret = durable_file_create_parts(path, c->part, c->nb, OWN_SECRET_MODE);
+		ret = durable_file_create_parts(path, part, nb, OWN_SECRET_MODE);
 	}
 	return ret;
 }
 
-/* Write all damaged batches to a new file. */
 static int
-write_file(const struct journal *journal, uint64_t nb, const char *directory, char path[PATH_MAX])
+write_file(const struct damaged_list *l, const char *directory, char path[PATH_MAX])
 {
-	struct content c = {0};
-	bool known = true;
-	uint64_t size;
-	struct journal_damage d;
-	size_t heads, parts = 0;
-	uint32_t n, at = 0;
+	struct iovec *part = calloc(l->nb_parts + 2 * l->nb_space, sizeof(*part));
+	uint8_t *heads = calloc(l->nb_space + 1, HEAD);
+	size_t nb = l->nb_parts;
+	int ret = -ENOMEM;
+
+	path[0] = '\0';
+	if (part != NULL && heads != NULL) {
+		memcpy(part, l->part, nb * sizeof(*part));
+		end_parts(l, heads, part, &nb);
+		ret = create_file(l, part, nb, directory, path);
+	}
+	free(part);
+	free(heads);
+	return ret;
+}
+
+int
+damaged_batches_save(const struct damaged_list *l, const char *directory)
+{
+	char path[PATH_MAX];
 	int ret;
 
-	for (heads = nb; journal_damage_space(journal, &at, &size) != NULL; heads++)
-		;
-	for (n = journal_damage_next(journal, 0); n != UINT32_MAX;
-		n = journal_damage_next(journal, n + 1)) {
-		(void)journal_damage_get(journal, n, &d);
-		parts += d.batch.nb_parts;
-	}
-	/* a head, and the metadata or a part of the space, for each */
-	c.part = calloc(2 * heads + parts, sizeof(*c.part));
-	c.heads = calloc(heads, HEAD);
-	path[0] = '\0';
-	ret = c.part != NULL && c.heads != NULL ? 0 : -ENOMEM;
-	for (n = journal_damage_next(journal, 0); n != UINT32_MAX && ret == 0;
-		n = journal_damage_next(journal, n + 1))
-		known &= add_batch(&c, journal, n);
-	if (ret == 0 && !known)
-		add_space(&c, journal);
-	if (ret == 0)
-		ret = create_file(&c, directory, journal_receiver_id(journal), path);
-	free(c.part);
-	free(c.heads);
+	/* the second line of a head */
+	for (size_t i = 0; i < l->nb; i++)
+		LOG(ERR, "journal: %s", strchr((const char *)l->heads + i * HEAD, '\n') + 1);
+	ret = write_file(l, directory, path);
+	if (ret < 0)
+		LOG(ERR,
+			"cannot save %zu damaged batches of the journal in %s: %s. The journal is "
+			"unchanged; make room, or move it away and lose its batches\n",
+			l->nb, path[0] != '\0' ? path : directory, own_file_error(ret));
+	else
+		LOG(ERR, "%zu damaged batches of the journal are saved in %s\n", l->nb, path);
 	return ret;
 }
 
@@ -255,42 +311,33 @@ take_out(struct journal *journal, uint32_t batch, struct ledger_kept *before,
 	journal_damage_drop(journal, batch);
 }
 
-int
-damaged_batches_remove(struct journal *journal, const char *directory, struct ledger_kept *before,
-	struct damaged_batches *found)
+void
+damaged_batches_drop(struct journal *journal, const struct damaged_list *l,
+	struct ledger_kept *before, struct damaged_batches *found)
 {
-	char path[PATH_MAX], text[256];
-	uint64_t nb = 0;
-	uint32_t n, next;
-	int ret;
-
 	*found = (struct damaged_batches){0};
-	for (n = journal_damage_next(journal, 0); n != UINT32_MAX;
-		n = journal_damage_next(journal, n + 1), nb++) {
-		journal_damage_text(journal, n, text, sizeof(text));
-		LOG(ERR, "journal: %s\n", text);
-	}
-	if (nb > 0) {
-		ret = write_file(journal, nb, directory, path);
-		if (ret < 0) {
-			LOG(ERR,
-				"cannot save %" PRIu64 " damaged batches of the journal in %s: %s. "
-				"The journal is unchanged; make room, or move it away and lose its "
-				"batches\n",
-				nb, path[0] != '\0' ? path : directory, own_file_error(ret));
-			return ret;
-		}
-		LOG(ERR, "%" PRIu64 " damaged batches of the journal are saved in %s\n", nb, path);
-	}
-	for (n = journal_damage_next(journal, 0); n != UINT32_MAX; n = next) {
-		next = journal_damage_next(journal, n + 1);
-		take_out(journal, n, before, found);
-	}
+	for (size_t i = 0; i < l->nb; i++)
+		take_out(journal, l->batch[i], before, found);
 	log_in_doubt(journal, found);
 	/* the number may be used again */
 	if (before->version == LEDGER_KEPT_VERSION && before->damaged_batch != 0) {
 		before->damaged_batch = 0;
 		journal_ledger_put(journal, before, sizeof(*before));
 	}
-	return 0;
+}
+
+int
+damaged_batches_remove(struct journal *journal, const char *directory, struct ledger_kept *before,
+	struct damaged_batches *found)
+{
+	struct damaged_list list;
+	int ret;
+
+	ret = damaged_batches_list(&list, journal);
+	if (ret == 0 && list.nb > 0)
+		ret = damaged_batches_save(&list, directory);
+	if (ret == 0)
+		damaged_batches_drop(journal, &list, before, found);
+	damaged_batches_forget(&list);
+	return ret;
 }

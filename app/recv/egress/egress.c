@@ -94,6 +94,9 @@ struct egress {
 	uint64_t receiver_id;
 	struct file_thread files;
 	struct key_file key;
+	struct file_job save; /* of the damaged batches in the list */
+	bool saves;	      /* it has no result yet that was taken */
+	struct damaged_list damaged_list;
 	struct rdma_dev *dev;
 	struct rdma_dev_info info;
 	struct rdma_pd *pd;
@@ -988,23 +991,24 @@ log_corrected(struct egress *e)
 	e->corrected = stats.corrected;
 }
 
-/*
- * Remove batches that were found damaged from the journal. They are saved in a file, which may take
- * long. Until they are saved, the journal grants no space.
- */
+/* The file thread: save the damaged batches. */
+static int
+save_damaged(void *arg)
+{
+	const struct egress *e = arg;
+
+	return damaged_batches_save(&e->damaged_list, quarantine_directory(e));
+}
+
+/* The damaged batches in the list are saved: remove them from the journal. */
 static void
-remove_damaged(struct egress *e, uint64_t now)
+drop_damaged(struct egress *e)
 {
 	struct damaged_batches damaged;
 	struct egress_stats *s;
 	unsigned int i;
 
-	if (now < e->remove_at)
-		return;
-	e->remove_at = now + REMOVE_MS;
-	if (damaged_batches_remove(e->journal, quarantine_directory(e), &e->kept.saved, &damaged) <
-		0)
-		return;
+	damaged_batches_drop(e->journal, &e->damaged_list, &e->kept.saved, &damaged);
 	e->remove_at = 0;
 	note_doubts(e, &damaged);
 	COUNTER_SET(e->damaged, true);
@@ -1014,6 +1018,34 @@ remove_damaged(struct egress *e, uint64_t now)
 		counter_add(&s->damaged, damaged.nb[i]);
 		counter_add(&s->damaged_rows, damaged.rows[i]);
 	}
+}
+
+/*
+ * Remove batches that were found damaged from the journal: the file thread saves them, which may
+ * take long, and then they are dropped. Until then, the journal grants no space.
+ */
+static void
+remove_damaged(struct egress *e, uint64_t now)
+{
+	int ret;
+
+	if (e->saves) {
+		ret = file_thread_result(&e->save);
+		if (ret == -EINPROGRESS)
+			return;
+		if (ret == 0)
+			drop_damaged(e);
+		damaged_batches_forget(&e->damaged_list);
+		e->saves = false;
+		return;
+	}
+	if (now < e->remove_at)
+		return;
+	e->remove_at = now + REMOVE_MS;
+	if (damaged_batches_list(&e->damaged_list, e->journal) < 0)
+		return;
+	e->saves = true;
+	file_thread_begin(&e->files, &e->save);
 }
 
 /*
@@ -1694,6 +1726,9 @@ egress_create(struct egress **egress, const struct egress_settings *settings, ui
 	e->settings = *settings;
 	e->receiver_id = receiver_id;
 	e->current = -1;
+	e->save.work = save_damaged;
+	e->save.arg = e;
+	file_thread_add(&e->files, &e->save);
 	ret = egress_stores_parse(settings, &e->stores, message);
 	if (ret < 0) {
 		LOG(ERR, "[egress] stores: %s\n", message);
@@ -1758,6 +1793,9 @@ egress_destroy(struct egress *e)
 			(void)egress_iterate(e);
 	} while (left > 0 && xfer_qp_clock() < until);
 	file_thread_stop(&e->files);
+	/* the next start would save these batches once more */
+	if (e->saves)
+		remove_damaged(e, xfer_qp_clock());
 	/* the last one of a run; without it, the next start takes this receiver for a killed one */
 	if (kept_ledger_is_new(&e->kept))
 		kept_ledger_save(&e->kept);

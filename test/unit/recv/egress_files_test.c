@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The egress lcore does not wait for files: the disk is slow for as long as the test likes, and the
- * clock is the test's.
+ * test advances the clock.
  */
 
 #include <semaphore.h>
 #include <string.h>
 
 #include "egress_rig.h"
-#include "egress/key_file.h"
+#include "egress/store_client.h"
 #include "xfer/auth.h"
 #include "xfer/qp.h"
 
-static uint64_t now_ms = 1000;
+static uint64_t ahead_ms; /* of the clock */
 
 /* What a call that works with a file does. */
 static struct {
@@ -23,8 +23,16 @@ static struct {
 
 static uint8_t first_of_key; /* the first byte of the key of the last attempt to connect */
 static unsigned int attempts;
+static struct journal *open_journal;
 
+uint64_t __real_xfer_qp_clock(void);
 uint64_t __wrap_xfer_qp_clock(void);
+int __real_store_client_open(struct store_client **client, const struct store_client_config *c);
+int __wrap_store_client_open(struct store_client **client, const struct store_client_config *c);
+int __real_durable_file_create_parts(
+	const char *path, const struct iovec *parts, size_t nb, mode_t mode);
+int __wrap_durable_file_create_parts(
+	const char *path, const struct iovec *parts, size_t nb, mode_t mode);
 int __real_xfer_key_read(struct xfer_key *k, const char *path, char message[PATH_MAX]);
 int __wrap_xfer_key_read(struct xfer_key *k, const char *path, char message[PATH_MAX]);
 enum xfer_reason __wrap_xfer_auth_call(struct xfer_auth *h, const struct xfer_key *k,
@@ -33,7 +41,7 @@ enum xfer_reason __wrap_xfer_auth_call(struct xfer_auth *h, const struct xfer_ke
 uint64_t
 __wrap_xfer_qp_clock(void)
 {
-	return now_ms;
+	return __real_xfer_qp_clock() + ahead_ms;
 }
 
 static void
@@ -50,6 +58,22 @@ __wrap_xfer_key_read(struct xfer_key *k, const char *path, char message[PATH_MAX
 {
 	wait_for_disk();
 	return __real_xfer_key_read(k, path, message);
+}
+
+int
+__wrap_durable_file_create_parts(
+	const char *path, const struct iovec *parts, size_t nb, mode_t mode)
+{
+	wait_for_disk();
+	return __real_durable_file_create_parts(path, parts, nb, mode);
+}
+
+/* It tells the test the journal. */
+int
+__wrap_store_client_open(struct store_client **client, const struct store_client_config *c)
+{
+	open_journal = c->journal;
+	return __real_store_client_open(client, c);
 }
 
 /* No attempt goes any further. */
@@ -107,7 +131,7 @@ poll_until_attempt(struct egress *e)
 	const unsigned int before = attempts;
 
 	while (attempts == before) {
-		now_ms += XFER_BACK_OFF_MAX_MS / 10;
+		ahead_ms += XFER_BACK_OFF_MAX_MS / 10;
 		(void)egress_poll(e);
 	}
 }
@@ -118,7 +142,7 @@ hang_and_poll(struct egress *e)
 {
 	__atomic_store_n(&disk.hangs, true, __ATOMIC_RELEASE);
 	while (sem_trywait(&disk.began) < 0) {
-		now_ms++;
+		ahead_ms++;
 		(void)egress_poll(e);
 	}
 }
@@ -150,11 +174,101 @@ test_key(void **state)
 	end_test(e);
 }
 
+/* Put two batches, and change a byte of the metadata of the first one. */
+static void
+put_and_spoil(struct egress *e)
+{
+	struct journal_batch b;
+	uint32_t at = 0, batch;
+
+	put(e, 0);
+	put(e, 1);
+	(void)egress_poll(e);
+	batch = journal_walk(open_journal, &at);
+	assert_true(journal_get(open_journal, batch, &b));
+	((uint8_t *)(uintptr_t)b.metadata)[100] ^= 3;
+	assert_false(journal_check(open_journal, batch));
+}
+
+static unsigned int
+count_quarantine_files(void)
+{
+	char path[128];
+	unsigned int nb = 0;
+
+	for (unsigned int i = 1; i <= 3; i++) {
+		snprintf(path, sizeof(path), "%s/journal-%016x.quarantine%s", directory, 7,
+			i == 1		 ? ""
+				: i == 2 ? ".2"
+					 : ".3");
+		nb += unlink(path) == 0;
+	}
+	return nb;
+}
+
+/*
+ * Damaged batches are saved while the lcore polls, and stay in the journal until then. The run ends
+ * after end_ms although the disk hangs.
+ */
+static void
+test_damaged(void **state)
+{
+	struct egress *e = begin_test();
+	struct egress_stats stats;
+	struct egress_view view;
+
+	begin_run(e);
+	put_and_spoil(e);
+	hang_and_poll(e);
+	assert_true(journal_is_damaged(open_journal));
+	put(e, 2);
+	poll_until_attempt(e);
+	egress_stats_get(e, ARROW_IMAGES, &stats);
+	assert_int_equal(stats.damaged, 0);
+	assert_int_equal(stats.put, 3);
+	go_on();
+	while (journal_is_damaged(open_journal))
+		(void)egress_poll(e);
+	egress_stats_get(e, ARROW_IMAGES, &stats);
+	assert_int_equal(stats.damaged, 1);
+	assert_int_equal(stats.damaged_rows, s.batch[ARROW_FRAMES][0].batch.rows);
+	ahead_ms += 1000;
+	(void)egress_poll(e);
+	egress_view_get(e, &view);
+	assert_int_equal(view.journal.batches, 2);
+	end_test(e);
+	assert_int_equal(count_quarantine_files(), 1);
+}
+
+/* The process ends while the batches are being saved: nothing is left for the next one to save. */
+static void
+test_damaged_at_end(void **state)
+{
+	struct egress *e = begin_test();
+	struct egress_view view;
+
+	begin_run(e);
+	put_and_spoil(e);
+	hang_and_poll(e);
+	go_on();
+	egress_destroy(e);
+	e = open_egress("10.0.0.2", EGRESS_ROUND_ROBIN);
+	assert_false(egress_before_was_damaged(e));
+	ahead_ms += 1000;
+	(void)egress_poll(e);
+	egress_view_get(e, &view);
+	assert_int_equal(view.journal.adopted, 1);
+	end_test(e);
+	assert_int_equal(count_quarantine_files(), 1);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_key),
+		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_damaged_at_end),
 	};
 
 	return rig_main(tests);
