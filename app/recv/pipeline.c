@@ -17,6 +17,7 @@
 #include "calib/calibration.h"
 #include "calib/pedestal.h"
 #include "egress/egress.h"
+#include "lcores.h"
 #include "output/live.h"
 #include "output/preview.h"
 #include "pipeline.h"
@@ -25,7 +26,6 @@
 #include "port/placement.h"
 #include "port/pools.h"
 #include "port/port.h"
-#include "rx/lcores.h"
 #include "rx/messages.h"
 #include "rx/ring.h"
 #include "rx/rx.h"
@@ -227,7 +227,7 @@ take_outputs(struct pipeline *p, uint32_t n)
 static int
 use_journal(struct pipeline *p)
 {
-	const struct egress_slots want = gang_memory_in_journal(p->settings, p->placement->results);
+	const struct egress_slots want = egress_slots_choose(p->settings, p->placement->results);
 	struct gk_config *c = p->gk_config;
 	uint64_t bytes;
 	uint32_t slots;
@@ -244,7 +244,7 @@ use_journal(struct pipeline *p)
 				"kept frames are copied to the journal: [gpu] outputs = %u, "
 				"expected fewer than %u\n",
 				p->settings->outputs, JOURNAL_SLOTS);
-		if (gang_memory_in_journal(p->settings, GK_MEMORY_HOST).n > 0)
+		if (egress_slots_choose(p->settings, GK_MEMORY_HOST).n > 0)
 			LOG(NOTICE,
 				"kept frames are copied to the journal: results are in memory of "
 				"%s\n",
@@ -318,7 +318,8 @@ create_gangs(struct pipeline *p)
 		return -ENOTSUP;
 	}
 	gang_memory_layout(s, &c->geometry, &c->layout);
-	gang_memory_list(s, p->placement->results, pieces);
+	gang_memory_list(s, p->placement->results,
+		egress_slots_choose(s, p->placement->results).n > 0, pieces);
 	c->value = s->value;
 	c->gangs = s->gangs;
 	c->workers = p->gk_ops->poll != NULL ? lcores_gang_workers(s) : s->gang_workers;
@@ -589,7 +590,7 @@ static int
 create_stores(struct pipeline *p)
 {
 	const struct settings *s = p->settings;
-	const struct egress_slots slots = gang_memory_in_journal(s, p->placement->results);
+	const struct egress_slots slots = egress_slots_choose(s, p->placement->results);
 
 	if (s->egress->device == NULL)
 		return 0;

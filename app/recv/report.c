@@ -13,6 +13,7 @@
 #include "calib/calibration.h"
 #include "calib/pedestal.h"
 #include "egress/egress.h"
+#include "lcores.h"
 #include "output/preview.h"
 #include "pipeline.h"
 #include "plural.h"
@@ -21,7 +22,6 @@
 #include "run.h"
 #include "run_watch.h"
 #include "run_writer.h"
-#include "rx/lcores.h"
 #include "rx/messages.h"
 #include "settings.h"
 

@@ -20,6 +20,7 @@
 #include "config/config.h"
 #include "counter.h"
 #include "egress/egress.h"
+#include "ledger_read.h"
 #include "output/live.h"
 #include "output/preview.h"
 #include "pipeline.h"

@@ -34,7 +34,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "telemetry/ledger.h"
+#include "ledger.h"
 
 struct calibration;
 struct config_source;

@@ -13,6 +13,7 @@
 
 #include "builder/builder.h"
 #include "egress/egress.h"
+#include "ledger_read.h"
 #include "output/batch_writer.h"
 #include "pipeline.h"
 #include "run_ledger.h"

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "frames/frame_table.h"
-#include "telemetry/ledger.h"
+#include "ledger.h"
 
 struct batch_writer;
 struct pipeline;

@@ -9,6 +9,7 @@
 
 #include "builder/builder.h"
 #include "counter.h"
+#include "ledger.h"
 #include "pipeline.h"
 #include "port/port.h"
 #include "run_drops.h"
@@ -16,7 +17,6 @@
 #include "rx/rx.h"
 #include "rx/sources.h"
 #include "settings.h"
-#include "telemetry/ledger.h"
 
 RTE_LOG_REGISTER(run_watch_logtype, braggline.run.watch, NOTICE);
 

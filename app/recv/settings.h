@@ -18,7 +18,7 @@
 #include "ingest/card.h"
 #include "peak_settings.h"
 #include "radial_settings.h"
-#include "rx/source_settings.h"
+#include "source_settings.h"
 
 struct config;
 struct egress_settings;

@@ -11,8 +11,8 @@
 #include <rte_log.h>
 #include <rte_string_fns.h>
 
+#include "lcores.h"
 #include "monotonic_cond.h"
-#include "rx/lcores.h"
 #include "service_manager.h"
 #include "watchdog.h"
 

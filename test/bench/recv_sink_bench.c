@@ -38,7 +38,7 @@
 #include "frame_record.h"
 #include "gk.h"
 #include "gk_bitshuffle.h"
-#include "rx/lcores.h"
+#include "lcores.h"
 #include "pipeline.h"
 #include "port/placement.h"
 #include "recv_feed.h"

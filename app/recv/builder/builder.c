@@ -22,7 +22,7 @@
 #include "counter.h"
 #include "frames/frame_table.h"
 #include "mailbox.h"
-#include "rx/utc_clock.h"
+#include "utc_clock.h"
 
 RTE_LOG_REGISTER(builder_logtype, braggline.builder, NOTICE);
 

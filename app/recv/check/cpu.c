@@ -15,7 +15,7 @@
 
 #include "check/check.h"
 #include "check/cpu.h"
-#include "rx/lcores.h"
+#include "lcores.h"
 #include "settings.h"
 
 static void

@@ -17,7 +17,7 @@
 #include "settings.h"
 #include "rdma/rdma.h"
 #include "xfer/auth_key.h"
-#include "output/spill.h"
+#include "egress/spill.h"
 #include "port/gang_memory.h"
 #include "stream/writer.h"
 
@@ -55,7 +55,7 @@ check_open_egress(struct check_egress *e, const struct settings *s, enum gk_memo
 	*e = (struct check_egress){0};
 	if (s->egress->device == NULL)
 		return;
-	e->slots = gang_memory_in_journal(s, results);
+	e->slots = egress_slots_choose(s, results);
 	check_probe_journal(e, s);
 	check_find_heap(&before);
 	e->dev = rdma_dev_open(s->egress->device);

@@ -22,6 +22,7 @@
 #include "check/check.h"
 #include "check/memory.h"
 #include "check/port.h"
+#include "egress/egress.h"
 #include "port/gang_memory.h"
 #include "port/placement.h"
 #include "port/pools.h"
@@ -187,11 +188,12 @@ void
 check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	const struct check_port *ports, bool lacks_slots, struct check_need *need)
 {
+	const enum gk_memory results = gpu->results ? GK_MEMORY_DEVICE : GK_MEMORY_HOST;
 	const struct detector *d = &s->detector;
 	struct gang_memory pieces[GANG_PIECES];
 
 	*need = (struct check_need){.heap = NEED_OF_THE_REST};
-	gang_memory_list(s, gpu->results ? GK_MEMORY_DEVICE : GK_MEMORY_HOST, pieces);
+	gang_memory_list(s, results, egress_slots_choose(s, results).n > 0, pieces);
 	if (lacks_slots)
 		pieces[GANG_OUTPUTS].n = 1;
 	for (const struct gang_memory *p = pieces; p < pieces + GANG_PIECES; p++) {

@@ -8,8 +8,8 @@
 #ifndef ADOPT_SPILLED_H
 #define ADOPT_SPILLED_H
 
+#include "egress/spill.h"
 #include "journal/journal.h"
-#include "output/spill.h"
 
 /**
  * Release the batches that are in files. All others become unassigned (JOURNAL_NOBODY). If batches

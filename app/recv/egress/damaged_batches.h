@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 
 #include "journal/journal.h"
-#include "telemetry/ledger.h"
+#include "ledger.h"
 
 struct damaged_batches {
 	uint64_t batches;

@@ -42,7 +42,9 @@
 #include <sched.h>
 #include <stdbool.h>
 
-#include "output/run_files.h"
+#include <gk.h>
+
+#include "arrow/batch.h"
 #include "config/config.h"
 #include "histogram.h"
 #include "journal/journal.h"
@@ -188,6 +190,17 @@ struct egress_slots {
 	uint64_t bytes; /**< of a slot, a multiple of XFER_BLOCK */
 	uint32_t n;	/**< 0: none */
 };
+
+struct settings;
+
+/**
+ * Return the output slots that the journal is to have, if the gangs write them there: those of
+ * [gpu] outputs and of the kept frames that it can hold.
+ * @param s        completed by placement_choose()
+ * @param results  memory of kept frames, see struct placement
+ * @return n = 0: output slots are in memory of the receiver
+ */
+struct egress_slots egress_slots_choose(const struct settings *s, enum gk_memory results);
 
 /**
  * Open the device and the journal, and adopt the batches in the journal, which are sent again. Main

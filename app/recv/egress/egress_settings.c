@@ -12,6 +12,8 @@
 #include <rte_common.h>
 
 #include "egress/egress.h"
+#include "port/gang_memory.h"
+#include "settings.h"
 #include "whole_number.h"
 #include "xfer/msg.h"
 
@@ -174,4 +176,27 @@ egress_size_is_ignored(const struct egress_settings *s, uint64_t room)
 	if (statvfs(s->journal, &fs) == 0 && fs.f_bsize > page)
 		page = fs.f_bsize;
 	return room != RTE_ALIGN_MUL_CEIL(s->journal_bytes, page);
+}
+
+struct egress_slots
+egress_slots_choose(const struct settings *s, enum gk_memory results)
+{
+	const struct egress_settings *e = s->egress;
+	struct gk_geometry geometry;
+	struct gk_layout layout;
+	uint64_t n = e->journal_slots;
+
+	/* a device cannot send from memory of a GPU that it does not know */
+	if (e->device == NULL || results == GK_MEMORY_DEVICE)
+		return (struct egress_slots){0};
+	gang_memory_layout(s, &geometry, &layout);
+	/* a CSR frame would take the memory of a full image, until a store has it */
+	if (n == EGRESS_SLOTS_AUTO)
+		n = s->veto.params.kind == GK_KIND_CSR
+			? 0
+			: RTE_MAX(1u, e->journal_bytes / layout.stride);
+	/* the gangs use those of [gpu] outputs: kept frames need further ones */
+	if (n == 0 || s->outputs >= JOURNAL_SLOTS)
+		return (struct egress_slots){0};
+	return (struct egress_slots){layout.stride, RTE_MIN(n + s->outputs, JOURNAL_SLOTS)};
 }

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "journal/journal.h"
-#include "telemetry/ledger.h"
+#include "ledger.h"
 
 struct kept_ledger {
 	struct journal *journal;

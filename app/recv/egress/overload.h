@@ -11,7 +11,7 @@
 #define OVERLOAD_H
 
 #include "egress/egress.h"
-#include "output/spill.h"
+#include "egress/spill.h"
 
 struct overload_config {
 	struct journal *journal;

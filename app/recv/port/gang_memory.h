@@ -12,7 +12,6 @@
 
 #include <gk.h>
 
-#include "egress/egress.h"
 #include "frames/detector.h"
 
 struct settings;
@@ -57,15 +56,6 @@ file_geometry(const struct detector *d)
 void gang_memory_layout(
 	const struct settings *s, struct gk_geometry *geometry, struct gk_layout *layout);
 
-/**
- * Return the output slots that the journal is to have, if the gangs write them there: those of
- * [gpu] outputs and of the kept frames that it can hold.
- * @param s        completed by placement_choose()
- * @param results  memory of kept frames, see struct placement
- * @return n = 0: output slots are in memory of the receiver
- */
-struct egress_slots gang_memory_in_journal(const struct settings *s, enum gk_memory results);
-
 /** Return the number of areas for radial profiles, see builder_config.profiles. */
 uint32_t gang_memory_profiles(const struct settings *s);
 
@@ -73,9 +63,10 @@ uint32_t gang_memory_profiles(const struct settings *s);
  * List all areas.
  * @param s        completed by placement_choose()
  * @param results  memory of kept frames, see struct placement
- * @param pieces   out; GANG_OUTPUTS has n = 0 if output slots are to be in the journal
+ * @param outputs_in_journal  output slots are in the journal: GANG_OUTPUTS has n = 0
+ * @param pieces   out
  */
-void gang_memory_list(
-	const struct settings *s, enum gk_memory results, struct gang_memory pieces[GANG_PIECES]);
+void gang_memory_list(const struct settings *s, enum gk_memory results, bool outputs_in_journal,
+	struct gang_memory pieces[GANG_PIECES]);
 
 #endif /* GANG_MEMORY_H */

@@ -236,29 +236,6 @@ gang_memory_layout(const struct settings *s, struct gk_geometry *geometry, struc
 		gk_layout_add_peaks(layout, s->peaks.max);
 }
 
-struct egress_slots
-gang_memory_in_journal(const struct settings *s, enum gk_memory results)
-{
-	const struct egress_settings *e = s->egress;
-	struct gk_geometry geometry;
-	struct gk_layout layout;
-	uint64_t n = e->journal_slots;
-
-	/* a device cannot send from memory of a GPU that it does not know */
-	if (e->device == NULL || results == GK_MEMORY_DEVICE)
-		return (struct egress_slots){0};
-	gang_memory_layout(s, &geometry, &layout);
-	/* a CSR frame would take the memory of a full image, until a store has it */
-	if (n == EGRESS_SLOTS_AUTO)
-		n = s->veto.params.kind == GK_KIND_CSR
-			? 0
-			: RTE_MAX(1u, e->journal_bytes / layout.stride);
-	/* the gangs use those of [gpu] outputs: kept frames need further ones */
-	if (n == 0 || s->outputs >= JOURNAL_SLOTS)
-		return (struct egress_slots){0};
-	return (struct egress_slots){layout.stride, RTE_MIN(n + s->outputs, JOURNAL_SLOTS)};
-}
-
 uint32_t
 gang_memory_profiles(const struct settings *s)
 {
@@ -266,8 +243,8 @@ gang_memory_profiles(const struct settings *s)
 }
 
 void
-gang_memory_list(
-	const struct settings *s, enum gk_memory results, struct gang_memory pieces[GANG_PIECES])
+gang_memory_list(const struct settings *s, enum gk_memory results, bool outputs_in_journal,
+	struct gang_memory pieces[GANG_PIECES])
 {
 	const bool device = results == GK_MEMORY_DEVICE;
 	const bool dark = s->dark.select != BUILDER_DARK_NONE && s->dark.select != BUILDER_DARK_RUN;
@@ -285,7 +262,7 @@ gang_memory_list(
 	pieces[GANG_COEFFICIENTS] = (struct gang_memory){
 		.name = "coefficients", .n = 1, .bytes = calibration_size(&s->detector)};
 	pieces[GANG_OUTPUTS] = (struct gang_memory){.name = "[gpu] outputs",
-		.n = gang_memory_in_journal(s, results).n == 0,
+		.n = !outputs_in_journal,
 		.device = device,
 		.bytes = (uint64_t)s->outputs * layout.stride};
 	pieces[GANG_STAGING] = (struct gang_memory){

@@ -6,7 +6,6 @@
 #include <rte_udp.h>
 
 #include "port/pools.h"
-#include "rx/rx.h"
 #include "settings.h"
 
 /** Ethernet header with two VLAN tags, and CRC: the bytes that an MTU does not include. */

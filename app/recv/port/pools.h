@@ -17,6 +17,12 @@ struct settings;
  */
 #define PORT_MEMPOOL_CACHE 256
 
+/** Packets that an RX role holds at the most: the pools have mbufs for them. @{ */
+#define RX_BURST	     64		    /**< packets taken from a queue or ring at once */
+#define RX_PENDING_SOURCE    (4 * RX_BURST) /**< packets of a source that may wait */
+#define RX_HANDOFF_RING_SIZE 4096	    /**< size of a handoff ring */
+/** @} */
+
 /** Mbufs that pools need in addition to those of RX descriptor rings; see port_open(). */
 struct port_demand {
 	uint32_t frame_packets; /**< packets that frame slots may hold */

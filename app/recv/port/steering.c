@@ -10,8 +10,8 @@
 
 #include "port/port.h"
 #include "port/steering.h"
-#include "rx/source_settings.h"
 #include "settings.h"
+#include "source_settings.h"
 
 #define ROCE_UDP_PORT 4791
 

@@ -18,7 +18,7 @@
 
 #include "frames/detector.h"
 #include "ingest/card.h"
-#include "rx/source_settings.h"
+#include "source_settings.h"
 
 struct memory;
 struct port;

@@ -13,7 +13,7 @@
 #include "ingest/card.h"
 #include "rx/rejects.h"
 #include "rx/rx.h"
-#include "rx/source_settings.h"
+#include "source_settings.h"
 
 /** Number of a stream's incomplete frames that show which packets it never sends. */
 #define ODD_FRAMES 8

@@ -19,13 +19,13 @@
 
 #include "frames/detector.h"
 #include "frames/frame_rx.h"
+#include "port/pools.h"
 #include "rx/counters.h"
 
 struct rx_messages;
 struct rx_transport;
 struct sources;
 
-#define RX_BURST 64
 /**
  * Bursts that one poll takes from each queue and from the handoff ring. A single burst would limit
  * an lcore that also polls a gang (about 25 us a poll) to 2.5 Mpackets/s.
@@ -33,15 +33,13 @@ struct sources;
 #define RX_BURSTS_A_POLL 4
 #define RX_QUEUES_MAX	 16
 /** Sources of packets: queues, and the handoff ring as the last one. */
-#define RX_SOURCES_MAX	  (RX_QUEUES_MAX + 1)
-#define RX_PENDING_SOURCE (4 * RX_BURST) /**< packets of a source that may wait */
+#define RX_SOURCES_MAX (RX_QUEUES_MAX + 1)
 /** If more packets of a source wait, no further burst is taken from it. */
 #define RX_PENDING_FULL (RX_PENDING_SOURCE - RX_BURST)
 /** Packets of streams out of window, held in addition: one frame of packets. */
-#define RX_HELD_MAX	     (DETECTOR_MODULES_MAX * 128)
-#define RX_PENDING_MAX	     (RX_SOURCES_MAX * RX_PENDING_SOURCE + RX_HELD_MAX)
-#define RX_HANDOFF_RING_SIZE 4096 /**< size of a handoff ring */
-#define RX_NO_STREAM	     UINT16_MAX
+#define RX_HELD_MAX    (DETECTOR_MODULES_MAX * 128)
+#define RX_PENDING_MAX (RX_SOURCES_MAX * RX_PENDING_SOURCE + RX_HELD_MAX)
+#define RX_NO_STREAM   UINT16_MAX
 
 /** Samples that an RX role keeps of packets that could not be used; a power of two. */
 #define RX_SAMPLES 16

@@ -36,7 +36,7 @@
 #include <rte_common.h>
 #include <rte_seqcount.h>
 
-#include "rx/source_settings.h"
+#include "source_settings.h"
 
 #define SOURCE_POSITION_UNKNOWN UINT32_MAX
 #define SOURCE_MOVES		8 /**< packets in a row that change an announced position */

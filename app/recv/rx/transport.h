@@ -20,7 +20,7 @@
 #include "frames/detector.h"
 #include "frames/frame_rx.h"
 #include "rx/rx.h"
-#include "rx/source_settings.h"
+#include "source_settings.h"
 
 /** Functions of a transport. */
 struct rx_transport {

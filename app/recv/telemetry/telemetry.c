@@ -28,7 +28,7 @@
 #include "port/placement.h"
 #include "run.h"
 #include "run_writer.h"
-#include "rx/lcores.h"
+#include "lcores.h"
 #include "rx/messages.h"
 #include "rx/multicast.h"
 #include "rx/ring.h"

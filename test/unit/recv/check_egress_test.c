@@ -6,7 +6,7 @@
 #include <rte_eal.h>
 
 #include "check_rig.h"
-#include "rx/lcores.h"
+#include "lcores.h"
 
 #define EGRESS "roce:port=0,ip=10.0.0.1/24"
 

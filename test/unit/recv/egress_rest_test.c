@@ -7,7 +7,7 @@
 #include <errno.h>
 
 #include "egress_rig.h"
-#include "telemetry/ledger.h"
+#include "ledger.h"
 
 #define BATCHES 5
 

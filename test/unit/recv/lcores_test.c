@@ -16,7 +16,7 @@
 #include <rte_cycles.h>
 #include <rte_per_lcore.h>
 
-#include "rx/lcores.h"
+#include "lcores.h"
 
 #define YIELD_CYCLES 100000
 

@@ -17,7 +17,7 @@
 
 #include "arrow/batch.h"
 #include "frame_record.h"
-#include "telemetry/ledger.h"
+#include "ledger.h"
 
 static char folder[] = "/tmp/ledger_XXXXXX";
 static const struct ledger_receiver alive = {.incarnation = 0xabc};

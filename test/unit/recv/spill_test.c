@@ -22,11 +22,11 @@
 #include "io/file_lock.h"
 #include "arrow/reader.h"
 #include "../io/dir_syncs.h"
-#include "telemetry/ledger.h"
+#include "ledger.h"
 #include "../stream/left_lock.h"
 #include "xfer/qp.h"
 #include "../xfer/xfer_sample.h"
-#include "output/spill.h"
+#include "egress/spill.h"
 
 #define SECONDS 20
 #define LEFT_MS 300

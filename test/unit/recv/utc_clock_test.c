@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "rx/utc_clock.h"
+#include "utc_clock.h"
 
 #define BEGIN INT64_C(1790000000000000000)
 #define HZ    2.45e9 /* nominal rate, as EAL reports it */

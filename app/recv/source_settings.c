@@ -11,9 +11,9 @@
 #include <rte_ip.h>
 #include <rte_string_fns.h>
 
-#include "config/ini_file.h"
 #include "config/config.h"
-#include "rx/source_settings.h"
+#include "config/ini_file.h"
+#include "source_settings.h"
 #include "whole_number.h"
 
 /** IPv4 addresses of a list item: ADDRESS, ADDRESS/PREFIX or FIRST-LAST, each with [:PORT]. */

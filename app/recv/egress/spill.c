@@ -15,14 +15,14 @@
 #include <rte_ring_elem.h>
 
 #include "arrow/reader.h"
-#include "counter.h"
-#include "recovery/recovery.h"
 #include "arrow/tables.h"
+#include "counter.h"
+#include "egress/spill.h"
 #include "fail_point.h"
 #include "io/dir_lock.h"
 #include "io/file_lock.h"
 #include "io/own_file.h"
-#include "output/spill.h"
+#include "recovery/recovery.h"
 #include "stream/source.h"
 
 RTE_LOG_REGISTER(spill_logtype, braggline.spill, NOTICE);

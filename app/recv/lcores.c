@@ -18,7 +18,7 @@
 
 #include "counter.h"
 #include "egress/egress.h"
-#include "rx/lcores.h"
+#include "lcores.h"
 
 RTE_LOG_REGISTER(lcores_logtype, braggline.lcores, NOTICE);
 

@@ -10,18 +10,9 @@
 #include <rte_log.h>
 
 #include "arrow/batch.h"
-#include "builder/builder.h"
-#include "counter.h"
 #include "io/durable_file.h"
 #include "io/own_file.h"
-#include "output/batch_writer.h"
-#include "pipeline.h"
-#include "port/port.h"
-#include "rx/messages.h"
-#include "rx/multicast.h"
-#include "rx/rx.h"
-#include "settings.h"
-#include "telemetry/ledger.h"
+#include "ledger.h"
 
 RTE_LOG_REGISTER(ledger_logtype, braggline.ledger, NOTICE);
 
@@ -90,8 +81,8 @@ above(uint64_t now, uint64_t before)
 	return now > before ? now - before : 0;
 }
 
-static void
-balance(struct ledger *l)
+void
+ledger_balance(struct ledger *l)
 {
 	const uint64_t kept = l->hits + l->prescaled + l->dry_run;
 	uint64_t ends = 0;
@@ -107,71 +98,6 @@ balance(struct ledger *l)
 		ends += l->packets[c];
 	l->packets_balance = ends == l->packets[RX_PACKETS];
 	l->placed_balance = l->packets[RX_PLACED] == l->frame_packets;
-}
-
-/*
- * Add the packets of an RX role. A packet counts as received once it has an outcome, so that each
- * run has the outcomes of its packets, even if packets were pending when it began or ended.
- */
-static void
-add_packets(struct ledger *l, const struct rx *rx)
-{
-	struct rx_counts of;
-
-	rx_get_counts(rx, &of);
-	for (uint32_t c = 0; c < RX_COUNTERS; c++)
-		l->packets[c] += of.counters[c];
-	l->packets[RX_PACKETS] += of.handoff_taken - of.counters[RX_HANDOFF_SENT] - of.pending;
-	l->pending += of.pending;
-}
-
-void
-ledger_read(struct ledger *l, const struct pipeline *p, const struct batch_writer *writer)
-{
-	const struct builder_stats stats = builder_stats(p->builder), *b = &stats;
-	struct batch_writer_stats w = {0};
-
-	memset(l, 0, sizeof(*l));
-	if (writer != NULL)
-		batch_writer_stats_get(writer, &w);
-	l->hits = b->verdicts[FRAME_HIT];
-	l->prescaled = b->verdicts[FRAME_PRESCALED];
-	l->dry_run = b->verdicts[FRAME_DRY_RUN];
-	l->unwritten = w.table[ARROW_IMAGES].unwritten;
-	l->unwritten_rows = w.table[ARROW_FRAMES].unwritten;
-	l->stored = w.table[ARROW_IMAGES].rows;
-	l->held = w.held;
-	l->spilled = w.spilled;
-	l->unretained = w.unretained;
-	l->records = w.records;
-	l->vetoed = b->verdicts[FRAME_VETOED];
-	l->incomplete = b->verdicts[FRAME_INCOMPLETE];
-	l->lost = b->verdicts[FRAME_LOST];
-	l->refused = b->verdicts[FRAME_REFUSED];
-	l->aborted = b->verdicts[FRAME_ABORTED];
-	l->late_frames = b->late_frames;
-	l->frames = b->closed + b->late_frames;
-	l->frame_packets = b->packets;
-	l->incomplete_kept = b->incomplete_kept;
-	l->missing_packets = b->missing_packets;
-	l->timeouts = b->timeouts;
-	for (uint32_t i = 0; i < p->settings->rx_lcores; i++)
-		if (p->rx[i] != NULL)
-			add_packets(l, p->rx[i]);
-	/*
-	 * An event was placed as all packets of its stream and frame. Those that gangs did not find
-	 * have not been received.
-	 */
-	l->packets[RX_PACKETS] -= b->not_found;
-	l->packets[RX_PLACED] -= b->not_found + b->overrun;
-	l->packets[RX_OVERRUN] += b->overrun;
-	for (uint32_t i = 0; i < p->nb_ports; i++) {
-		port_drops_add(&p->ports[i], l->ports);
-		l->unfinished += port_unfinished(&p->ports[i]);
-	}
-	if (p->messages != NULL && p->messages->multicast != NULL)
-		rx_multicast_add_drops(p->messages->multicast, l->ports);
-	balance(l);
 }
 
 void
@@ -195,7 +121,7 @@ ledger_since(struct ledger *l, const struct ledger *before)
 		l->packets[c] -= before->packets[c];
 	for (uint32_t c = 0; c < PORT_DROPS; c++)
 		l->ports[c] = above(l->ports[c], before->ports[c]);
-	balance(l);
+	ledger_balance(l);
 }
 
 void
@@ -261,7 +187,7 @@ ledger_resume(struct ledger *l, const struct ledger_kept *before, uint64_t first
 	l->lost_at_restart = (seen - retained + stride - 1) / stride;
 	l->lost_while_down = first > seen ? (first - seen - 1) / stride : 0;
 	l->frames += l->lost_at_restart + l->lost_while_down;
-	balance(l);
+	ledger_balance(l);
 }
 
 /* Add one row. `l` is filled as from the counters of a running receiver. */
@@ -356,7 +282,7 @@ ledger_of_dead(struct ledger *l, const struct ledger_kept *dead, uint64_t held, 
 		l->lost_at_restart += (seen - retained + stride - 1) / stride;
 	l->late_frames = then.late_frames;
 	l->frames += l->lost_at_restart + l->lost_while_down + l->late_frames;
-	balance(l);
+	ledger_balance(l);
 }
 
 void
@@ -549,7 +475,7 @@ write_sum(const struct ledger *l, const struct ledger_receiver *r, FILE *f)
 	/* records exist only for frames that a receiver has closed */
 	sum.records += l->lost_at_restart + l->lost_while_down + l->late_frames;
 	sum.records -= sum.lost_at_restart + sum.lost_while_down + sum.late_frames;
-	balance(&sum);
+	ledger_balance(&sum);
 	sum.placed_balance = l->placed_balance;
 	fprintf(f, "\n[run]\nreceivers = %" PRIu64 "\n", r->receivers + 1);
 	write_columns(&sum, f);

@@ -18,8 +18,6 @@
 #include "rx/counters.h"
 
 struct batch;
-struct batch_writer;
-struct pipeline;
 
 /** Number of columns of frames, in the order of the `[frames]` section of a ledger file. */
 #define LEDGER_COLUMNS 22
@@ -102,12 +100,8 @@ struct ledger {
 	bool placed_balance;  /**< RX placed as many packets as frames contained */
 };
 
-/**
- * Read the counters of all parts. The columns of packets add up at any time, those of frames if no
- * data is in progress. Any thread.
- * @param writer  writer of the current run; NULL: none
- */
-void ledger_read(struct ledger *l, const struct pipeline *p, const struct batch_writer *writer);
+/** Compute the frames in flight, and whether the columns balance, after others have changed. */
+void ledger_balance(struct ledger *l);
 
 /** Subtract `before`, which leaves a run's share. Counters of files count only the current run. */
 void ledger_since(struct ledger *l, const struct ledger *before);

@@ -8,7 +8,7 @@
 
 #include <rte_cycles.h>
 
-#include "rx/utc_clock.h"
+#include "utc_clock.h"
 
 #define FIRST_S 0.01 /* first interval between comparisons; it doubles up to EVERY_S */
 #define EVERY_S 1.0
