@@ -47,6 +47,9 @@ struct member_conn {
 	struct rdma_conn *conn;
 	struct rdma_qp *qp;
 	bool ended; /* disconnected or failed */
+	/* The owner lcore has posted receives to `qp`. The control lcore clears it while there is
+	 * none. */
+	bool has_receives;
 };
 
 struct member {
@@ -62,7 +65,6 @@ struct member {
 	/* owner lcore */
 	uint64_t tail, seen, beat;
 	uint64_t beat_at;  /* sender's poll_cycles at the last change of beat */
-	bool has_receives; /* receives are posted for its messages */
 	bool card_pending; /* authenticated, but the card is not sent yet */
 	unsigned int key;  /* index of the key of its proof */
 };
@@ -373,6 +375,7 @@ conn_accept(struct rdma_stream_sender *s, struct member_conn *c, const struct rd
 	struct rdma_qp_info info;
 	int ret;
 
+	c->has_receives = false;
 	__atomic_store_n(&c->qp, rdma_qp_create(s->attr.pd, &qp), __ATOMIC_RELEASE);
 	if (!c->qp)
 		return -rte_errno;
@@ -425,7 +428,6 @@ member_join(struct rdma_stream_sender *s, const struct rdma_event *event,
 		return -rte_errno;
 	m->since = rte_rdtsc();
 	m->card_pending = false;
-	m->has_receives = false;
 	__atomic_store_n(&m->state, MEMBER_JOINING, __ATOMIC_RELEASE);
 	ret = conn_accept(s, &m->conn[0], event, reply);
 	if (ret < 0)
@@ -684,15 +686,20 @@ member_poll(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 	return true;
 }
 
-/* Called by the owner lcore only, because the region's reference count is not atomic. */
+/*
+ * Post receives to the queue pair that the member sends its messages to, once for each that replaces
+ * it. Called by the owner lcore only, because the region's reference count is not atomic.
+ */
 static void
 member_post_receives(struct rdma_stream_sender *s, struct member *m)
 {
-	if (!__atomic_load_n(&m->conn[0].qp, __ATOMIC_ACQUIRE))
+	struct member_conn *c = &m->conn[0];
+
+	if (!__atomic_load_n(&c->qp, __ATOMIC_ACQUIRE) || c->has_receives)
 		return;
 	for (unsigned int i = 0; i < RECEIVES; i++)
-		message_receive(s, &m->conn[0], i);
-	m->has_receives = true;
+		message_receive(s, c, i);
+	c->has_receives = true;
 }
 
 /* Read the lines of all members, and determine the lowest values. */
@@ -709,7 +716,7 @@ sender_poll_members(struct rdma_stream_sender *s)
 	for (uint16_t i = 0; i < s->attr.members_max; i++) {
 		struct member *m = &s->members[i];
 
-		if (state_of(m) == MEMBER_JOINING && !m->has_receives)
+		if (state_of(m) == MEMBER_JOINING || is_admitted(state_of(m)))
 			member_post_receives(s, m);
 		if (state_of(m) == MEMBER_JOINING && m->card_pending)
 			member_admit(s, m);

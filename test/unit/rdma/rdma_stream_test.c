@@ -632,6 +632,36 @@ test_reconnect(void **state)
 	assert_int_equal(rig_info(1).lost, 0);
 }
 
+/* No message of station 1 arrives: its connection for messages fails. */
+static bool
+tap_no_message(const struct rig_frame *f)
+{
+	return tap_lose(f) && (f->opcode > 0x04 || f->from != 1);
+}
+
+/* A member that repairs by NACKs can do so over the connection that replaces the failed one. */
+static void
+test_nack_after_reconnect(void **state)
+{
+	struct rdma_stream_sender_attr attr = rig_sender_attr();
+	struct rdma_stream_receiver_attr nack = rig_receiver_attr(1);
+
+	attr.silence_ms = 8000;
+	rig_sender(&attr);
+	nack.repair = RDMA_STREAM_NACK;
+	rig_receiver(1, &nack);
+	rig_joined(1);
+	lose(2, 4);
+	rig.tap = tap_no_message;
+	rig_send(10);
+	rig_until(rig_info(1).rejoins > 0);
+	assert_int_equal(rig.receiver[1].next, 2);
+	rig.tap = NULL;
+	rig_all(1);
+	assert_int_equal(rig_info(1).joins, 1);
+	assert_int_equal(rig_info(1).lost, 0);
+}
+
 /* The packets that a program keeps are as they were delivered. */
 static void
 check_held(unsigned int station)
@@ -1250,6 +1280,7 @@ main(void)
 		STREAM_TEST(test_sender_without_cpu),
 		STREAM_TEST(test_refused_card),
 		STREAM_TEST(test_reconnect),
+		STREAM_TEST(test_nack_after_reconnect),
 		STREAM_TEST(test_held_packets),
 		STREAM_TEST(test_held_but_one),
 		STREAM_TEST(test_held_and_overwritten),
