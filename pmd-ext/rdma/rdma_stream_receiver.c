@@ -143,10 +143,12 @@ phase_of(const struct rdma_stream_receiver *r)
 	return __atomic_load_n(&r->phase, __ATOMIC_ACQUIRE);
 }
 
+/* Change the phase unless the other lcore has changed it. */
 static void
-phase_set(struct rdma_stream_receiver *r, enum phase phase)
+phase_change(struct rdma_stream_receiver *r, int from, enum phase to)
 {
-	__atomic_store_n(&r->phase, phase, __ATOMIC_RELEASE);
+	(void)__atomic_compare_exchange_n(
+		&r->phase, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
 static int
@@ -163,12 +165,13 @@ conn_state_change(struct conn *c, int from, int to)
 		&c->state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
+/* Both lcores may call this. The phase never changes again, because no other one is PHASE_FAILED. */
 static void
 fail(struct rdma_stream_receiver *r, int error, const char *why)
 {
 	RDMA_LOG(ERR, "stream: receiver stops: %s", why);
 	r->info.error = error;
-	phase_set(r, PHASE_FAILED);
+	__atomic_store_n(&r->phase, PHASE_FAILED, __ATOMIC_RELEASE);
 }
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -372,7 +375,7 @@ conn_established(struct conn *c, const struct rdma_event *event)
 				sizeof(r->transcript.reply));
 		if (r->transcript.reply.magic != STREAM_MAGIC) {
 			/* another service uses this port: try again, since it may end */
-			phase_set(r, PHASE_CLOSE);
+			phase_change(r, PHASE_REPLY, PHASE_CLOSE);
 			return;
 		}
 		rdma_qp_info_get(c->qp, &info);
@@ -380,7 +383,7 @@ conn_established(struct conn *c, const struct rdma_event *event)
 		r->transcript.qpn[1] = event->remote_qpn;
 		__atomic_store_n(&c->state, CONN_UP, __ATOMIC_RELEASE);
 		r->deadline = rte_rdtsc() + r->hz / 1000 * CARD_TIMEOUT_MS;
-		phase_set(r, PHASE_PROVE);
+		phase_change(r, PHASE_REPLY, PHASE_PROVE);
 		return;
 	}
 	__atomic_store_n(&c->state, CONN_UP, __ATOMIC_RELEASE);
@@ -403,9 +406,9 @@ conn_ended(struct conn *c, const struct rdma_event *event)
 			fail(r, -EACCES, "the sender has refused the proof");
 			return;
 		}
-		phase_set(r, PHASE_CLOSE);
+		phase_change(r, phase, PHASE_CLOSE);
 	} else if (phase == PHASE_REPLY && c->number == 0) {
-		phase_set(r, PHASE_CLOSE);
+		phase_change(r, phase, PHASE_CLOSE);
 	} else if (phase == PHASE_RUN && event->type == RDMA_EVENT_REJECTED &&
 		event->status == REJ_CONSUMER && event->private_len >= sizeof(why)) {
 		memcpy(&why, event->private_data, sizeof(why));
@@ -414,7 +417,7 @@ conn_ended(struct conn *c, const struct rdma_event *event)
 		 * member
 		 */
 		if (why != -EBUSY)
-			phase_set(r, PHASE_CLOSE);
+			phase_change(r, phase, PHASE_CLOSE);
 	}
 }
 
@@ -459,7 +462,7 @@ receiver_close_conns(struct rdma_stream_receiver *r)
 	if (!all || phase_of(r) != PHASE_CLOSE)
 		return;
 	r->connect_at = rte_rdtsc() + r->hz / 1000 * RECONNECT_MS;
-	phase_set(r, PHASE_CONNECT);
+	phase_change(r, PHASE_CLOSE, PHASE_CONNECT);
 }
 
 void
@@ -469,12 +472,12 @@ rdma_stream_receiver_control(struct rdma_stream_receiver *r)
 	const int phase = phase_of(r);
 
 	if (phase == PHASE_CONNECT && now >= r->connect_at && !r->leaving) {
-		phase_set(r, PHASE_REPLY);
+		phase_change(r, PHASE_CONNECT, PHASE_REPLY);
 		conn_connect(r, &r->conn[0], STREAM_JOIN);
 		if (conn_state(&r->conn[0]) != CONN_CONNECTING)
-			phase_set(r, PHASE_CLOSE);
+			phase_change(r, PHASE_REPLY, PHASE_CLOSE);
 	} else if ((phase == PHASE_PROVE || phase == PHASE_CARD) && now > r->deadline) {
-		phase_set(r, PHASE_CLOSE);
+		phase_change(r, phase, PHASE_CLOSE);
 	} else if (phase == PHASE_CLOSE || phase == PHASE_FAILED) {
 		/*
 		 * with policy `wait`, the sender must not wait for a member that has rejected its
@@ -964,7 +967,7 @@ proof_send(struct rdma_stream_receiver *r)
 	(void)rdma_post_recv(r->conn[0].qp, &answer, 1);
 	if (request_post(&r->conn[0], &wr, REQUEST_MESSAGE, 0)) {
 		r->message_flight = true;
-		phase_set(r, PHASE_CARD);
+		phase_change(r, PHASE_PROVE, PHASE_CARD);
 	}
 }
 
@@ -1000,7 +1003,7 @@ card_take(struct rdma_stream_receiver *r, uint32_t length)
 		r->info.joins++;
 		if (r->has_window)
 			stream_window_give_up(&r->window);
-		phase_set(r, PHASE_RUN);
+		phase_change(r, PHASE_CARD, PHASE_RUN);
 	}
 }
 
