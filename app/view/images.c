@@ -534,6 +534,22 @@ cells_fill(const struct live_reader *r, const struct raster *raster, const struc
 	return ret;
 }
 
+/**
+ * The map of missing packets of the frame that has this ETag.
+ * @return 0; -EAGAIN: another frame has replaced it; errors of live_reader_frame()
+ */
+static int
+read_missing(struct live_reader *r, const char *etag, struct live_file_frame *f)
+{
+	char now[64];
+	int ret = live_reader_frame(r, f, NULL);
+
+	if (ret != 0)
+		return ret;
+	name_version(r, REQUEST_PLANE_FRAME, f->begin, now);
+	return strcmp(now, etag) == 0 ? 0 : -EAGAIN;
+}
+
 int
 images_window(const char *path, enum request_plane plane, const struct request_window *window,
 	struct images_cache *cache, struct body *body)
@@ -571,10 +587,10 @@ images_window(const char *path, enum request_plane plane, const struct request_w
 	else if (ret == 0 && to == NULL)
 		ret = -ENOMEM;
 	raster.values = whole.bytes + NPY_HEAD;
-	if (plane == REQUEST_PLANE_FRAME) {
+	if (ret == 0 && plane == REQUEST_PLANE_FRAME) {
 		raster.kind = r.head.value;
-		if (live_reader_frame(&r, &f, NULL) == 0)
-			raster.missing = &f;
+		ret = read_missing(&r, whole.etag, &f);
+		raster.missing = &f;
 	}
 	if (ret == 0)
 		ret = cells_fill(&r, &raster, window, cache, to);

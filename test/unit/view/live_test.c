@@ -319,6 +319,59 @@ test_missing_packets_and_peaks(void **state)
 	free(s.bytes);
 }
 
+/* images_window() opens the file twice: this replaces the frame before the second time. */
+static struct live *replaced;
+static struct slot *replacement;
+static unsigned int opened;
+
+int __real_live_reader_open(struct live_reader *r, const char *name);
+int __wrap_live_reader_open(struct live_reader *r, const char *name);
+
+int
+__wrap_live_reader_open(struct live_reader *r, const char *name)
+{
+	if (replaced != NULL && ++opened == 2)
+		show(replaced, replacement);
+	return __real_live_reader_open(r, name);
+}
+
+/* The pixels of one frame are never labelled by the missing packets of another. */
+static void
+test_frame_replaced_within_window(void **state)
+{
+	const struct request_window window = {.width = COLS, .height = ROWS, .bin = 1};
+	struct images_cache *cache = images_cache_create();
+	const float plane[PIXELS] = {[0] = 9};
+	const uint32_t missing = IMAGES_MISSING;
+	struct body body;
+	struct slot s;
+
+	slot_init(&s, GK_VALUE_F32);
+	replacement = &s;
+	replaced = make(&s);
+	begin(replaced, "one", 0.02, NULL);
+	/* packet 2: rows 4 and 5 */
+	slot_fill(&s, 3, GK_KIND_CSR, plane);
+	s.record.missing_map[0] = 1 << 2;
+	show(replaced, &s);
+	s.record.frame = 4;
+	s.record.missing_map[0] = 0;
+	opened = 0;
+	assert_int_equal(images_window(path, REQUEST_PLANE_FRAME, &window, cache, &body), -EAGAIN);
+	assert_null(body.bytes);
+	s.record.frame = 5;
+	s.record.missing_map[0] = 1 << 2;
+	show(replaced, &s);
+	assert_int_equal(images_window(path, REQUEST_PLANE_FRAME, &window, cache, &body), 0);
+	assert_memory_equal(
+		body.bytes + NPY_HEAD + 4 * COLS * sizeof(float), &missing, sizeof(missing));
+	free(body.bytes);
+	live_destroy(replaced);
+	replaced = NULL;
+	images_cache_free(cache);
+	free(s.bytes);
+}
+
 /* What a gang writes into its slot is checked. */
 static void
 test_indices_outside_the_raster(void **state)
@@ -550,6 +603,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_planes_of_a_run),
 		cmocka_unit_test(test_missing_packets_and_peaks),
+		cmocka_unit_test(test_frame_replaced_within_window),
 		cmocka_unit_test(test_indices_outside_the_raster),
 		cmocka_unit_test(test_runs),
 		cmocka_unit_test(test_files_that_are_not_replaced),
