@@ -266,6 +266,11 @@ choose_blocks(struct gk *gk)
 		&each, gk->kernel, GK_CUDA_THREADS, GK_CUDA_SHARED);
 	if (ret != CUDA_SUCCESS)
 		return failed(gk, "cuOccupancyMaxActiveBlocksPerMultiprocessor", ret);
+	if (processors == 0 || each == 0)
+		return refuse(-ENOTSUP,
+			"no block of %u threads and %u bytes of shared memory fits a "
+			"multiprocessor (%d of them), expected room for one: use another GPU",
+			GK_CUDA_THREADS, GK_CUDA_SHARED, processors);
 	most = (uint32_t)(processors * each - 1) / gk->args.gangs;
 	if (most == 0 || gk->config.workers > most)
 		return refuse(-EINVAL,
