@@ -916,7 +916,6 @@ static void
 refuse(struct store_client *s, enum xfer_reason reason)
 {
 	struct xfer_refuse *m = s->link.broken ? NULL : xfer_qp_room(&s->link);
-
 	bool logged;
 
 	s->refusals = reason == s->refused_for ? s->refusals + 1 : 1;
