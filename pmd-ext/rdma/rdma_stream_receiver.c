@@ -165,7 +165,7 @@ conn_state_change(struct conn *c, int from, int to)
 		&c->state, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-/* Both lcores may call this. The phase never changes again, because no other one is PHASE_FAILED. */
+/* Both lcores may call this. A receiver that has failed stays in PHASE_FAILED. */
 static void
 fail(struct rdma_stream_receiver *r, int error, const char *why)
 {
