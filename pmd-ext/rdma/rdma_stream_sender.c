@@ -688,7 +688,8 @@ member_poll(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 
 /*
  * Post receives to the queue pair that the member sends its messages to, once for each queue pair
- * that replaces it. Called by the owner lcore only, because the region's reference count is not atomic.
+ * that replaces it. Called by the owner lcore only, because the region's reference count is not
+ * atomic.
  */
 static void
 member_post_receives(struct rdma_stream_sender *s, struct member *m)
