@@ -106,7 +106,7 @@ roce_qp_fail(struct roce_qp *qp, enum rdma_wc_status status, bool fault)
 	roce_timer_stop(&qp->req.timer);
 	qp->req.wait = ROCE_WAIT_NONE;
 	qp->resp.job_tail = qp->resp.job_head;
-	qp->resp.say = ROCE_ACK_ACTION_NONE;
+	qp->resp.reply = ROCE_ACK_ACTION_NONE;
 	if (fault) {
 		roce_count(qp->poll_group, ROCE_QP_ERRORS);
 		roce_poll_group_note(qp->poll_group, ROCE_NOTE_QP_ERROR, qp->base.qpn);
