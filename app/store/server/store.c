@@ -16,7 +16,7 @@
 #include "server/store.h"
 #include "server/identity.h"
 #include "server/known_peers.h"
-#include "tools/store_tree.h"
+#include "store_tree.h"
 
 RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
 

@@ -18,7 +18,7 @@
 #include "tools/orphaned_journals.h"
 #include "server/audit_log.h"
 #include "server/settings.h"
-#include "tools/store_tree.h"
+#include "store_tree.h"
 
 static const char help[] =
 	"usage: braggline-store import [OPTION...] --to DIR SOURCE...\n"

@@ -17,7 +17,7 @@
 #include "tools/reconcile.h"
 #include "server/audit_log.h"
 #include "server/identity.h"
-#include "tools/store_tree.h"
+#include "store_tree.h"
 
 static const char help[] =
 	"usage: braggline-store reconcile [OPTION...] DIR...\n"

@@ -21,7 +21,7 @@
 #include "io/direct_io.h"
 #include "tools/command.h"
 #include "tools/reconcile.h"
-#include "tools/store_tree.h"
+#include "store_tree.h"
 #include "stream/source.h"
 
 #define NS_PER_S	  1000000000ull

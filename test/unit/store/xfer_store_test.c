@@ -14,7 +14,7 @@
 #include "recovery/recovery.h"
 #include "../io/dir_syncs.h"
 #include "xfer_store_rig.h"
-#include "tools/store_tree.h"
+#include "store_tree.h"
 #include "server/identity.h"
 
 /* Without faults every batch is in the files once, in order. */

@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 #include "arrow/names.h"
-#include "recovery/recovery.h"
 #include "io/dir_lock.h"
 #include "io/file_lock.h"
 #include "io/own_file.h"
+#include "recovery/recovery.h"
+#include "store_tree.h"
 #include "stream/ended.h"
-#include "tools/store_tree.h"
 
 /* Sort by name, with the files of a directory before its subdirectories. */
 static int
