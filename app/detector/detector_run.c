@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "monotonic_ms.h"
+#include "clock.h"
 #include "output/calibration_output.h"
 #include "output/report.h"
 #include "frame_source.h"

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "arrow/names.h"
+#include "clock.h"
 #include "escaped_text.h"
 #include "follow.h"
 #include "follow_run.h"
@@ -70,10 +71,7 @@ on_signal(int number)
 static double
 now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec * 1e-9;
+	return monotonic_ns() * 1e-9;
 }
 
 static struct group *

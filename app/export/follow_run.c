@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "arrow/names.h"
+#include "clock.h"
 #include "data_file.h"
 #include "escaped_text.h"
 #include "follow_run.h"
@@ -31,10 +32,7 @@
 static double
 now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec * 1e-9;
+	return monotonic_ns() * 1e-9;
 }
 
 /* Frees the pixels of other files. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "batches.h"
+#include "clock.h"
 #include "cxi.h"
 #include "data_file.h"
 #include "escaped_text.h"
@@ -67,10 +68,7 @@ static struct {
 static double
 now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec * 1e-9;
+	return monotonic_ns() * 1e-9;
 }
 
 static void

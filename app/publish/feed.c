@@ -10,20 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "feed.h"
 #include "io/own_file.h"
 
-#define NS 1000000000
 #define MS 1000000
-
-int64_t
-feed_now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * NS + t.tv_nsec;
-}
 
 int
 feed_init(struct feed *f)
@@ -129,7 +120,7 @@ void
 feed_begin(struct feed *f, struct feed_run *run)
 {
 	pthread_mutex_lock(&f->lock);
-	run->began_ns = feed_now_ns();
+	run->began_ns = monotonic_ns();
 	drop_runs(f, true);
 	f->run[f->next++ % FEED_RUNS] = run;
 	pthread_mutex_unlock(&f->lock);
@@ -186,7 +177,7 @@ feed_append(struct feed *f, struct feed_run *run, const struct feed_batch *batch
 	pthread_mutex_lock(&f->lock);
 	b.first = run->images;
 	b.order = f->batches;
-	b.added_ns = feed_now_ns();
+	b.added_ns = monotonic_ns();
 	ret = append_batch(run, &b);
 	if (ret == 0) {
 		f->batches++;
@@ -451,7 +442,7 @@ join_rows(struct feed_cursor *c)
 	if (c->joined)
 		return true;
 	pthread_mutex_lock(&c->feed->lock);
-	now = feed_now_ns();
+	now = monotonic_ns();
 	/* a store may begin the file of `frames` after that of images */
 	more = !run->ended && now < c->until_ns &&
 		(run->frames_files > 0 || now - run->began_ns < c->rows_ns);
@@ -479,7 +470,7 @@ feed_wait_ms(const struct feed_cursor *c, int most)
 
 	if (c->record == NULL || c->joined || c->no_descriptor)
 		return most;
-	ms = (c->until_ns - feed_now_ns()) / MS + 1;
+	ms = (c->until_ns - monotonic_ns()) / MS + 1;
 	return ms < 0 ? 0 : ms < most ? (int)ms : most;
 }
 

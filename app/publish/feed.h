@@ -191,7 +191,4 @@ enum feed_kind feed_next(struct feed_cursor *c, struct feed_item *item);
 /** Time until feed_next() returns the image of a batch that waits, ms; `most`: or longer. */
 int feed_wait_ms(const struct feed_cursor *c, int most);
 
-/** CLOCK_MONOTONIC. */
-int64_t feed_now_ns(void);
-
 #endif /* PUBLISH_FEED_H */

@@ -15,7 +15,7 @@
 
 #include "backoff.h"
 #include "counter.h"
-#include "monotonic_ms.h"
+#include "clock.h"
 #include "arrow/bitshuffle.h"
 #include "escaped_text.h"
 #include "histogram.h"
@@ -462,7 +462,7 @@ account_sent(struct output *o, size_t size, bool taken, bool full)
 				&o->full, monotonic_ms(), OUTPUT_FULL_MIN_MS, OUTPUT_FULL_MAX_MS);
 	} else if (o->pending == PENDING_IMAGE) {
 		o->full.delay = 0;
-		us = (watch_now_ns() - o->seen_ns) / 1000;
+		us = (utc_ns() - o->seen_ns) / 1000;
 		us = us > 0 ? us : 0; /* the clock was set */
 		counter_add(&o->stats.us[latency_bucket(us, OUTPUT_BUCKETS)], 1);
 		if ((uint64_t)us > o->stats.slowest_us)

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "arrow/tables.h"
+#include "clock.h"
 #include "escaped_text.h"
 #include "geometry/array.h"
 #include "geometry/crystfel.h"
@@ -146,7 +147,7 @@ fill(struct wire_series *s, const struct scan_header *h, const char *geom)
 
 	s->rows = side_of(h, ARROW_META_ROWS);
 	s->cols = side_of(h, ARROW_META_COLS);
-	s->date_ns = watch_now_ns();
+	s->date_ns = utc_ns();
 	s->run = escaped_text(text_of(h, ARROW_META_RUN));
 	s->sample = escaped_text(text_of(h, ARROW_META_SAMPLE));
 	if (s->run == NULL || s->sample == NULL)

@@ -13,6 +13,7 @@
 
 #include "arrow/names.h"
 #include "arrow/tables.h"
+#include "clock.h"
 #include "counter.h"
 #include "escaped_text.h"
 #include "interval_set.h"
@@ -107,27 +108,6 @@ struct watch {
 	uint32_t nb_series;
 	struct watch_stats stats;
 };
-
-static int64_t
-clock_ns(clockid_t id)
-{
-	struct timespec t;
-
-	clock_gettime(id, &t);
-	return (int64_t)t.tv_sec * NS + t.tv_nsec;
-}
-
-static int64_t
-now(void)
-{
-	return clock_ns(CLOCK_MONOTONIC);
-}
-
-int64_t
-watch_now_ns(void)
-{
-	return clock_ns(CLOCK_REALTIME);
-}
 
 static bool
 lacks_descriptors(int error)
@@ -273,7 +253,7 @@ start_file(struct watch *w, struct watch_file *f)
 		w->cap_active = 2 * w->cap_active + 16;
 	}
 	f->state = FILE_PENDING;
-	f->found_at = f->grown_at = now();
+	f->found_at = f->grown_at = monotonic_ns();
 	w->active[w->nb_active++] = f;
 }
 
@@ -375,8 +355,8 @@ list_dir(struct watch *w, size_t number, struct fresh *fresh)
 		note_dir(&w->dir[number], errno);
 		return;
 	}
-	if (dir.listed != 0 && now() - dir.listed < (int64_t)WATCH_RESCAN_MS * MS && !dir.recent &&
-		memcmp(&st.st_mtim, &dir.changed, sizeof(dir.changed)) == 0)
+	if (dir.listed != 0 && monotonic_ns() - dir.listed < (int64_t)WATCH_RESCAN_MS * MS &&
+		!dir.recent && memcmp(&st.st_mtim, &dir.changed, sizeof(dir.changed)) == 0)
 		return;
 	d = opendir(dir.path);
 	if (d == NULL) {
@@ -390,9 +370,9 @@ list_dir(struct watch *w, size_t number, struct fresh *fresh)
 	}
 	closedir(d);
 	/* the time of a directory has steps of some ms: a change in the same step is not seen */
-	age = watch_now_ns() - ((int64_t)st.st_mtim.tv_sec * NS + st.st_mtim.tv_nsec);
+	age = utc_ns() - ((int64_t)st.st_mtim.tv_sec * NS + st.st_mtim.tv_nsec);
 	w->dir[number].changed = st.st_mtim;
-	w->dir[number].listed = now();
+	w->dir[number].listed = monotonic_ns();
 	w->dir[number].recent = age < 100 * (int64_t)MS;
 	w->dir[number].failed = false;
 }
@@ -496,7 +476,7 @@ scan_dirs(struct watch *w)
 	}
 	free(fresh.file);
 	w->listed_once = true;
-	w->next_scan = now() + (int64_t)WATCH_SCAN_MS * MS;
+	w->next_scan = monotonic_ns() + (int64_t)WATCH_SCAN_MS * MS;
 }
 
 int
@@ -554,7 +534,7 @@ find_series(struct watch *w, const struct watch_file *f)
 		return NULL;
 	}
 	w->nb_series++;
-	s->grown_at = now();
+	s->grown_at = monotonic_ns();
 	s->next = w->series;
 	w->series = s;
 	/* the feed has its own reference */
@@ -579,7 +559,7 @@ end_file(struct watch *w, struct watch_file *f)
 static bool
 is_awaited(const struct watch_file *f)
 {
-	return now() - f->found_at < (int64_t)OPEN_MS * MS || (!f->complete && has_writer(f));
+	return monotonic_ns() - f->found_at < (int64_t)OPEN_MS * MS || (!f->complete && has_writer(f));
 }
 
 /* A run has begun: its file of `frames` is read before more images. */
@@ -603,9 +583,9 @@ begin_file(struct watch *w, struct watch_file *f)
 	struct stat st;
 	int ret;
 
-	if (now() < f->retry_at)
+	if (monotonic_ns() < f->retry_at)
 		return false;
-	f->retry_at = now() + 2 * (int64_t)MS;
+	f->retry_at = monotonic_ns() + 2 * (int64_t)MS;
 	ret = open_file(f);
 	if (ret == 0)
 		ret = f->header == NULL
@@ -627,7 +607,7 @@ begin_file(struct watch *w, struct watch_file *f)
 	if (ret < 0) {
 		/* a pipe or a folder does not become a file */
 		if (ret == -EMEDIUMTYPE || ret == -EISDIR ||
-			now() - f->found_at > (int64_t)OPEN_MS * MS)
+			monotonic_ns() - f->found_at > (int64_t)OPEN_MS * MS)
 			reject_file(f,
 				ret == -ENODATA ? "its schema is damaged or absent"
 						: own_file_error(ret));
@@ -636,7 +616,7 @@ begin_file(struct watch *w, struct watch_file *f)
 	f->at = f->header->reader.begin;
 	f->series = find_series(w, f);
 	if (f->series == NULL && f->table == ARROW_FRAMES && is_awaited(f)) {
-		f->retry_at = now() + ROWS_MS * (int64_t)MS;
+		f->retry_at = monotonic_ns() + ROWS_MS * (int64_t)MS;
 		return false;
 	}
 	if (f->series == NULL || fstat(f->fd, &st) < 0) {
@@ -650,7 +630,7 @@ begin_file(struct watch *w, struct watch_file *f)
 		return false;
 	}
 	f->state = FILE_FOLLOWED;
-	f->grown_at = f->series->grown_at = now();
+	f->grown_at = f->series->grown_at = monotonic_ns();
 	if (f->table == ARROW_FRAMES)
 		feed_follow_rows(w->feed, f->series->run, true);
 	else
@@ -773,10 +753,10 @@ is_abandoned(struct watch_file *f)
 
 	if (f->complete)
 		return scan_file_settled(&f->change, f->fd);
-	if (now() - f->grown_at < (int64_t)WATCH_STOPPED_MS * MS ||
-		now() - f->checked_at < 100 * (int64_t)MS)
+	if (monotonic_ns() - f->grown_at < (int64_t)WATCH_STOPPED_MS * MS ||
+		monotonic_ns() - f->checked_at < 100 * (int64_t)MS)
 		return false;
-	f->checked_at = now();
+	f->checked_at = monotonic_ns();
 	if (has_writer(f))
 		return false;
 	/* the writer may have completed and renamed it meanwhile */
@@ -790,14 +770,14 @@ is_damaged(struct watch_file *f)
 {
 	/* the copy of a large batch may take long */
 	return is_abandoned(f) ||
-		(!f->complete && now() - f->seen >= (int64_t)WATCH_DAMAGE_MS * MS);
+		(!f->complete && monotonic_ns() - f->seen >= (int64_t)WATCH_DAMAGE_MS * MS);
 }
 
 /* A batch, or something else, is at the offset, but cannot be published. */
 static bool
 wait_for_batch(struct watch *w, struct watch_file *f, enum scan_record_state state, uint64_t length)
 {
-	const int64_t t = now();
+	const int64_t t = monotonic_ns();
 
 	if (f->seen == 0) {
 		f->seen = t;
@@ -823,10 +803,10 @@ follow_file(struct watch *w, struct watch_file *f)
 	enum scan_record_state state;
 	uint64_t length = 0;
 
-	if (f->seen != 0 && now() < f->retry_at)
+	if (f->seen != 0 && monotonic_ns() < f->retry_at)
 		return false;
 	if (f->seen == 0)
-		f->seen_ns = watch_now_ns();
+		f->seen_ns = utc_ns();
 	state = scan_record_read(&record, f->header, f->fd, f->at, &length);
 	switch (state) {
 	case SCAN_RECORD_WHOLE:
@@ -837,7 +817,7 @@ follow_file(struct watch *w, struct watch_file *f)
 		scan_record_drop(record);
 		f->at += length;
 		f->seen = 0;
-		f->grown_at = f->series->grown_at = now();
+		f->grown_at = f->series->grown_at = monotonic_ns();
 		return true;
 	case SCAN_RECORD_END:
 		end_file(w, f);
@@ -928,7 +908,7 @@ end_runs(struct watch *w)
 	struct watch_series **at = &w->series, *s;
 
 	while ((s = *at) != NULL) {
-		if (has_files(w, s) || now() - s->grown_at < (int64_t)WATCH_END_MS * MS) {
+		if (has_files(w, s) || monotonic_ns() - s->grown_at < (int64_t)WATCH_END_MS * MS) {
 			at = &s->next;
 			continue;
 		}
@@ -946,7 +926,7 @@ static void
 pause_files(const struct watch *w)
 {
 	int64_t ns = w->config.poll_us * INT64_C(1000), left;
-	const int64_t t = now();
+	const int64_t t = monotonic_ns();
 	struct timespec pause;
 
 	for (size_t i = 0; i < w->nb_active; i++) {
@@ -967,7 +947,7 @@ watch_run(struct watch *w)
 
 	while (!__atomic_load_n(&w->stop, __ATOMIC_RELAXED) && !w->finished) {
 		busy = false;
-		if (now() >= w->next_scan)
+		if (monotonic_ns() >= w->next_scan)
 			scan_dirs(w);
 		for (i = 0; i < w->nb_active; i++) {
 			if (is_next_set(w, i))

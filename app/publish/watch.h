@@ -67,7 +67,4 @@ void watch_stop(struct watch *watch);
 
 void watch_stats_get(const struct watch *watch, struct watch_stats *stats);
 
-/** ns since 1970. */
-int64_t watch_now_ns(void);
-
 #endif /* PUBLISH_WATCH_H */

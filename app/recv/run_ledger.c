@@ -12,6 +12,7 @@
 #include <rte_string_fns.h>
 
 #include "builder/builder.h"
+#include "clock.h"
 #include "egress/egress.h"
 #include "ledger_read.h"
 #include "output/batch_writer.h"
@@ -178,7 +179,6 @@ run_ledger_keep(struct run_ledger *a, const struct batch_writer *writer, bool ru
 	};
 	struct builder_stats stats;
 	char directory[PATH_MAX];
-	struct timespec now;
 	struct ledger l;
 
 	if (a->pipeline->stores == NULL)
@@ -190,8 +190,7 @@ run_ledger_keep(struct run_ledger *a, const struct batch_writer *writer, bool ru
 	if (realpath(a->settings->directory, directory) == NULL ||
 		rte_strscpy(kept.directory, directory, sizeof(kept.directory)) < 0)
 		kept.directory[0] = '\0';
-	clock_gettime(CLOCK_REALTIME, &now);
-	kept.written = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+	kept.written = utc_ns();
 	run_ledger_read(a, writer, &l);
 	ledger_keep(&l, &kept);
 	/*

@@ -8,6 +8,7 @@
 
 #include <rte_cycles.h>
 
+#include "clock.h"
 #include "utc_clock.h"
 
 #define FIRST_S 0.01 /* first interval between comparisons; it doubles up to EVERY_S */
@@ -55,13 +56,11 @@ static bool
 read_clocks(double hz, uint64_t *tsc, int64_t *ns)
 {
 	const uint64_t before = rte_rdtsc();
-	struct timespec now;
 	uint64_t after;
 
-	clock_gettime(CLOCK_REALTIME, &now);
+	*ns = utc_ns();
 	after = rte_rdtsc();
 	*tsc = before + (after - before) / 2;
-	*ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 	return (double)(after - before) < AWAY_NS * hz / NS_PER_S;
 }
 

@@ -17,6 +17,7 @@
 
 #include "assets.h"
 #include "bounds.h"
+#include "clock.h"
 #include "events.h"
 #include "images.h"
 #include "io/direct_io.h"
@@ -90,10 +91,7 @@ struct server {
 static uint64_t
 now_s(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec;
+	return (uint64_t)monotonic_ms() / 1000;
 }
 
 /* ---- deadlines ---- */

@@ -14,8 +14,8 @@
 
 #include <gk_abi.h>
 
-#include "monotonic_ms.h"
 #include "bounds.h"
+#include "clock.h"
 #include "escaped_text.h"
 #include "live_reader.h"
 #include "monotonic_cond.h"

@@ -10,8 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "monotonic_ms.h"
 #include "bounds.h"
+#include "clock.h"
 #include "telemetry_socket.h"
 
 #define GREETING_SIZE 1024

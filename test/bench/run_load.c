@@ -17,6 +17,7 @@
 #include "arrow/names.h"
 #include "arrow/crc32c.h"
 #include "arrow/async_writer.h"
+#include "clock.h"
 #include "io/body_memory.h"
 #include "io/cufile.h"
 #include "io/own_file.h"
@@ -444,9 +445,9 @@ run_load(struct run_load *load, const struct run_load_config *config, const char
 		return say(message, path, -ENOMEM, NULL);
 	for (i = 0; i < load->nb_files; i++)
 		reading[i].fd = -1;
-	begun = async_writer_clock();
+	begun = monotonic_ns();
 	ret = read_files(load, reading, message);
-	load->seconds = (async_writer_clock() - begun) * 1e-9;
+	load->seconds = (monotonic_ns() - begun) * 1e-9;
 	for (i = 0; i < load->nb_files; i++)
 		close_file(&reading[i]);
 	free(reading);

@@ -26,6 +26,7 @@
 #include "bench_fio.h"
 #include "bench_median.h"
 #include "bench_rows.h"
+#include "clock.h"
 #include "io/body_memory.h"
 #include "run_load.h"
 #include "store_bench.h"
@@ -203,7 +204,7 @@ write_run(struct bench *b, struct store_bodies *bodies, const struct async_write
 		b->free_place[b->nb_free] = b->nb_free;
 		b->nb_free++;
 	}
-	begin = async_writer_clock();
+	begin = monotonic_ns();
 	ret = stream_writer_open(&w, &config);
 	if (ret < 0)
 		store_bench_die("writer", ret);
@@ -226,7 +227,7 @@ write_run(struct bench *b, struct store_bodies *bodies, const struct async_write
 		append(b, w, i++, place, memory);
 	}
 	ret = stream_writer_finish(w);
-	seconds = (async_writer_clock() - begin) * 1e-9;
+	seconds = (monotonic_ns() - begin) * 1e-9;
 	if (ret < 0)
 		store_bench_die("writer", ret);
 	stream_writer_stats_get(w, &stats);

@@ -10,6 +10,7 @@
 #include <rte_gpudev.h>
 
 #include "arrow/async_writer.h"
+#include "clock.h"
 #include "io/body_memory.h"
 #include "store_bench.h"
 
@@ -65,7 +66,7 @@ store_bench_bounce(const struct store_bench_io *io, int16_t gpu)
 	b.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_DIRECT, 0644);
 	if (b.fd < 0)
 		store_bench_die(path, errno);
-	begin = async_writer_clock();
+	begin = monotonic_ns();
 	(void)fallocate(b.fd, 0, 0, (off_t)io->bytes);
 	for (i = 0; i < io->threads; i++) {
 		if (pthread_create(&thread[i], NULL, bounce, &b) != 0)
@@ -75,7 +76,7 @@ store_bench_bounce(const struct store_bench_io *io, int16_t gpu)
 		pthread_join(thread[i], NULL);
 	if (fdatasync(b.fd) < 0)
 		store_bench_die("sync", errno);
-	seconds = (async_writer_clock() - begin) * 1e-9;
+	seconds = (monotonic_ns() - begin) * 1e-9;
 	close(b.fd);
 	unlink(path);
 	(void)rte_gpu_mem_unregister(gpu, b.buffer);

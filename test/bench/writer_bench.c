@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "output/run_files.h"
 #include "bench_disk.h"
 #include "bench_fio.h"
@@ -376,9 +377,9 @@ measure(struct bench *b, enum row row, unsigned int round)
 		return;
 	}
 	cpu = cpu_time();
-	begin = async_writer_clock();
+	begin = monotonic_ns();
 	bytes = write_row(b, row);
-	b->rate[row][round] = bytes / ((async_writer_clock() - begin) * 1e-9);
+	b->rate[row][round] = bytes / ((monotonic_ns() - begin) * 1e-9);
 	b->cpu[row][round] = (cpu_time() - cpu) / bytes;
 	remove_files(b);
 }
@@ -394,9 +395,9 @@ try_writer(struct bench *b, const struct way *way)
 	bench_disk_settle(b->dir);
 	b->config.slice = way->slice;
 	b->config.depth = way->depth;
-	begin = async_writer_clock();
+	begin = monotonic_ns();
 	bytes = write_records(b, GK_KIND_IMAGE);
-	rate = bytes / ((async_writer_clock() - begin) * 1e-9);
+	rate = bytes / ((monotonic_ns() - begin) * 1e-9);
 	remove_files(b);
 	b->config = config;
 	return rate;

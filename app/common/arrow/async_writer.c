@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "arrow/async_writer.h"
+#include "clock.h"
 #include "io/direct_io.h"
 #include "io/huge_pages.h"
 
@@ -15,15 +16,6 @@
 /* minimum allocation ahead, in slices; low, so that short files stay small */
 #define AHEAD_LEAST 16
 #define AHEAD_TIMES 16 /* allocation ahead, as a multiple of the current end of the file */
-
-uint64_t
-async_writer_clock(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ull + t.tv_nsec;
-}
 
 static int
 fail(struct async_writer *s, int error)
@@ -301,7 +293,7 @@ reap(struct async_writer *s, bool wait)
 	if (ret <= 0)
 		return false;
 	if (wait)
-		s->now = async_writer_clock();
+		s->now = monotonic_ns();
 	s->moved = s->now;
 	if (done.tag == SYNC_TAG)
 		end_sync(s, done.error);
@@ -478,7 +470,7 @@ async_writer_put(struct async_writer *s, const struct iovec *iov, unsigned int n
 
 	if (s->error != 0)
 		return s->error;
-	s->now = async_writer_clock();
+	s->now = monotonic_ns();
 	if (s->taken == s->sync_covers)
 		s->since = s->now;
 	else if (s->since_next == UINT64_MAX)
@@ -501,7 +493,7 @@ async_writer_put(struct async_writer *s, const struct iovec *iov, unsigned int n
 int
 async_writer_poll(struct async_writer *s)
 {
-	s->now = async_writer_clock();
+	s->now = monotonic_ns();
 	return proceed(s);
 }
 
@@ -539,7 +531,7 @@ async_writer_commit(struct async_writer *s)
 void
 async_writer_wait(struct async_writer *s, uint64_t end)
 {
-	s->now = async_writer_clock();
+	s->now = monotonic_ns();
 	/* after an error, queued slices are never started; those in flight complete */
 	while (s->tail < (s->error == 0 ? s->head : s->next) &&
 		slice_at(s, s->tail)->offset < end && reap(s, true))
@@ -549,7 +541,7 @@ async_writer_wait(struct async_writer *s, uint64_t end)
 int
 async_writer_flush(struct async_writer *s)
 {
-	s->now = async_writer_clock();
+	s->now = monotonic_ns();
 	submit_gathered(s);
 	async_writer_wait(s, UINT64_MAX);
 	/* the sync may report another error */

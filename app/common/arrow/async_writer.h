@@ -159,7 +159,4 @@ int async_writer_reserve(struct async_writer *s, uint64_t size);
 
 void async_writer_close(struct async_writer *s);
 
-/** Monotonic clock, ns. */
-uint64_t async_writer_clock(void);
-
 #endif /* ASYNC_WRITER_H */

@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "clock.h"
 #include "eal/poll_pause.h"
 
 #define TIMER_SLACK_NS 1000 /* the default is longer than the sleep */
@@ -14,10 +15,7 @@
 static uint64_t
 now_us(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+	return (uint64_t)monotonic_ns() / 1000;
 }
 
 void

@@ -10,6 +10,7 @@
 #include "arrow/crc32c.h"
 #include "arrow/format.h"
 #include "arrow/tables.h"
+#include "clock.h"
 #include "io/direct_io.h"
 #include "scan/memory.h"
 #include "scan/record.h"
@@ -534,12 +535,9 @@ has_footer(int fd, int64_t size)
 bool
 scan_file_settled(struct scan_change *change, int fd)
 {
-	struct timespec t;
+	const int64_t ns = monotonic_ns();
 	struct stat st;
-	int64_t ns;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	ns = t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 	if (fstat(fd, &st) < 0 || has_footer(fd, st.st_size))
 		return true;
 	if (change->seen_ns == 0 || st.st_size != change->size ||

@@ -11,6 +11,7 @@
 #include "arrow/closing.h"
 #include "arrow/names.h"
 #include "backoff.h"
+#include "clock.h"
 #include "counter.h"
 #include "fail_point.h"
 #include "io/direct_io.h"
@@ -162,7 +163,7 @@ static void
 back_off(struct stream_writer *w, int error)
 {
 	COUNTER_SET(w->stats.error, error);
-	backoff_extend(&w->backoff, async_writer_clock(), w->config.retry_ms * NS_PER_MS,
+	backoff_extend(&w->backoff, monotonic_ns(), w->config.retry_ms * NS_PER_MS,
 		w->config.retry_max_ms * NS_PER_MS);
 }
 
@@ -226,7 +227,7 @@ open_file(struct stream_writer *w)
 	}
 	f->file.clock = w->config.clock;
 	f->file.clock_arg = w->config.arg;
-	f->opened_at = async_writer_clock();
+	f->opened_at = monotonic_ns();
 	f->empty = true;
 	for (at = &w->oldest; *at != NULL; at = &(*at)->next)
 		;
@@ -247,7 +248,7 @@ wants_roll(const struct stream_writer *w, uint64_t sequence, uint64_t bytes)
 	return sequence <= f->last || f->file.size + bytes > w->config.roll_bytes ||
 		(w->config.roll_batches > 0 && f->file.nb_batches >= w->config.roll_batches) ||
 		(w->config.roll_ms > 0 &&
-			async_writer_clock() - f->opened_at >= w->config.roll_ms * NS_PER_MS);
+			monotonic_ns() - f->opened_at >= w->config.roll_ms * NS_PER_MS);
 }
 
 static bool
@@ -264,7 +265,7 @@ is_over_quota(struct stream_writer *w, uint64_t bytes)
 	if (fits(q, bytes))
 		return false;
 	/* files may have been removed; examined once per retry interval */
-	if (q->root != NULL && async_writer_clock() >= w->backoff.retry_at)
+	if (q->root != NULL && monotonic_ns() >= w->backoff.retry_at)
 		stream_quota_renew(q, w->config.enter);
 	return !fits(q, bytes);
 }
@@ -373,7 +374,7 @@ prepare(struct stream_writer *w, const struct item *item)
 	}
 	if (w->current != NULL)
 		return 0;
-	if (w->stats.error != 0 && async_writer_clock() < w->backoff.retry_at)
+	if (w->stats.error != 0 && monotonic_ns() < w->backoff.retry_at)
 		return w->stats.error;
 	return open_file(w);
 }
@@ -542,7 +543,7 @@ stream_writer_poll(struct stream_writer *w)
 	watch_disk(w);
 	stream_writer_give_results(w);
 	/* try to recover without a batch, since peers send none until the state is good */
-	if (w->stats.error == 0 || w->current != NULL || async_writer_clock() < w->backoff.retry_at)
+	if (w->stats.error == 0 || w->current != NULL || monotonic_ns() < w->backoff.retry_at)
 		return;
 	if (is_over_quota(w, w->wanted > 0 ? w->wanted : XFER_BLOCK))
 		back_off(w, w->stats.error); /* do not read directories in every iteration */

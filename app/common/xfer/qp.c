@@ -9,6 +9,7 @@
 #include <openssl/crypto.h>
 #include <rte_errno.h>
 
+#include "clock.h"
 #include "xfer/qp.h"
 
 #define BURST	 32
@@ -406,9 +407,5 @@ xfer_qp_address(const struct sockaddr_storage *from, uint8_t to[16])
 uint64_t
 xfer_qp_clock(void)
 {
-	struct timespec t;
-
-	/* called in every iteration: CLOCK_MONOTONIC takes ten times as long */
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return t.tv_sec * 1000ull + t.tv_nsec / 1000000;
+	return monotonic_coarse_ms();
 }

@@ -16,6 +16,7 @@
 
 #include "arrow/reader.h"
 #include "arrow/tables.h"
+#include "clock.h"
 #include "counter.h"
 #include "egress/spill.h"
 #include "fail_point.h"
@@ -80,7 +81,7 @@ struct spill {
 static uint64_t
 clock_ms(void)
 {
-	return async_writer_clock() / 1000000;
+	return monotonic_ns() / 1000000;
 }
 
 static void

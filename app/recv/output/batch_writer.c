@@ -13,6 +13,7 @@
 #include <rte_ring.h>
 
 #include "builder/compressor.h"
+#include "clock.h"
 #include "counter.h"
 #include "egress/egress.h"
 #include "output/batch_writer.h"
@@ -115,16 +116,6 @@ idle_sleep(struct batch_writer *w)
 	nanosleep(&t, NULL);
 }
 
-/* Coarse time in ms without a system call, because it is read for every burst. */
-static uint64_t
-coarse_clock(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-	return t.tv_sec * UINT64_C(1000) + t.tv_nsec / 1000000;
-}
-
 /* Flush a batch that has been open for batch_ms, even if no record follows. */
 static void
 end_old_batches(struct batch_writer *w)
@@ -133,7 +124,7 @@ end_old_batches(struct batch_writer *w)
 
 	if (most == 0)
 		return;
-	w->now = coarse_clock();
+	w->now = monotonic_coarse_ms();
 	if (w->since != 0 && w->now - w->since >= most)
 		batch_builder_flush(w->builder);
 }

@@ -16,6 +16,7 @@
 #include <rte_common.h>
 
 #include "arrow/bitshuffle.h"
+#include "clock.h"
 #include "counter.h"
 #include "geometry/file.h"
 #include "io/own_file.h"
@@ -69,15 +70,6 @@ struct live {
 	bool pause, quit; /* requests to the thread; it reads `pause` without the lock, too */
 	bool idle;	  /* the thread accesses none of the data */
 };
-
-static uint64_t
-now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * NS_PER_S + t.tv_nsec;
-}
 
 static uint64_t
 align(uint64_t n)
@@ -327,7 +319,7 @@ add_shown(struct live *l)
 static bool
 step(struct live *l)
 {
-	uint64_t t = now(), most;
+	uint64_t t = monotonic_ns(), most;
 	bool done = false;
 
 	most = __atomic_load_n(&l->spent, __ATOMIC_RELAXED) + LIVE_PIXELS_PER_S;
@@ -353,7 +345,7 @@ step(struct live *l)
 		__atomic_store_n(&l->state, LIVE_SHOWN, __ATOMIC_RELAXED);
 		done = true;
 	}
-	t = now();
+	t = monotonic_ns();
 	if (__atomic_load_n(&l->state, __ATOMIC_RELAXED) == LIVE_SHOWN && t >= l->due) {
 		l->due = RTE_MAX(l->due + l->period, t);
 		__atomic_store_n(&l->state, LIVE_WANTED, __ATOMIC_RELEASE);
@@ -389,7 +381,7 @@ live_main(void *arg)
 			l->last = false;
 			continue;
 		}
-		end = now() + RTE_MIN(TICK_NS, l->period / 4);
+		end = monotonic_ns() + RTE_MIN(TICK_NS, l->period / 4);
 		t = (struct timespec){.tv_sec = end / NS_PER_S, .tv_nsec = end % NS_PER_S};
 		pthread_cond_timedwait(&l->changed, &l->lock, &t);
 	}
@@ -615,7 +607,7 @@ reset(struct live *l, const struct live_run *run)
 	l->put = l->taken = l->spent = 0;
 	l->granted = LIVE_PIXELS_PER_S;
 	l->period = (uint64_t)(run->period * NS_PER_S);
-	l->due = l->granted_at = now();
+	l->due = l->granted_at = monotonic_ns();
 	l->state = LIVE_WANTED;
 }
 

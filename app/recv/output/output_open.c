@@ -14,6 +14,7 @@
 
 #include "calib/calibration.h"
 #include "calib/pedestal.h"
+#include "clock.h"
 #include "egress/egress.h"
 #include "geometry/file.h"
 #include "geometry/pixels.h"
@@ -60,10 +61,7 @@ name_planes(const struct pipeline *p, struct arrow_plane planes[2 * CALIBRATION_
 static int64_t
 receive_clock(void *arg)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+	return utc_ns();
 }
 
 const char *

@@ -11,6 +11,7 @@
 
 #include <rte_log.h>
 
+#include "clock.h"
 #include "counter.h"
 #include "io/own_file.h"
 #include "monotonic_cond.h"
@@ -62,15 +63,6 @@ struct job {
 	char path[PATH_MAX];
 };
 
-static uint64_t
-now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * NS_PER_S + t.tv_nsec;
-}
-
 /* Wait for a change, at most until `end`. Called with the lock held. */
 static void
 wait_until(struct preview *p, uint64_t end)
@@ -91,7 +83,7 @@ static bool
 is_due(struct preview *p)
 {
 	struct projection *projection = &p->projection;
-	const uint64_t t = now();
+	const uint64_t t = monotonic_ns();
 
 	if (p->last)
 		return frames_of(projection) != p->drawn;
@@ -123,7 +115,7 @@ draw(struct preview *p, const struct job *job)
 	if (valid) {
 		projection_take(&p->projection);
 		p->drawn = job->frames;
-		p->due = now() + p->period;
+		p->due = monotonic_ns() + p->period;
 		/* Frames that arrived while the run ended get another picture. */
 		p->last = p->last && frames_of(&p->projection) != p->drawn;
 		pthread_cond_broadcast(&p->changed);
@@ -195,7 +187,7 @@ preview_main(void *arg)
 				p->last = false;
 				pthread_cond_broadcast(&p->changed);
 			} else {
-				wait_until(p, now() + TICK_MS * NS_PER_MS);
+				wait_until(p, monotonic_ns() + TICK_MS * NS_PER_MS);
 			}
 			continue;
 		}
@@ -342,7 +334,7 @@ preview_check(const char *path)
 int
 preview_begin(struct preview *p, const char *path, double period, const struct geometry *g)
 {
-	const uint64_t end = now() + PATIENCE_MS * NS_PER_MS;
+	const uint64_t end = monotonic_ns() + PATIENCE_MS * NS_PER_MS;
 	int ret;
 
 	preview_end(p);
@@ -356,14 +348,14 @@ preview_begin(struct preview *p, const char *path, double period, const struct g
 	if (ret != 0)
 		return ret;
 	pthread_mutex_lock(&p->lock);
-	while (p->last && now() < end)
+	while (p->last && monotonic_ns() < end)
 		wait_until(p, end);
 	p->last = false;
 	p->run++;
 	p->drawn = 0;
 	p->complained = false;
 	p->period = period * NS_PER_S;
-	p->due = p->granted_at = now();
+	p->due = p->granted_at = monotonic_ns();
 	snprintf(p->path, sizeof(p->path), "%s", path);
 	projection_reset(&p->projection);
 	projection_grant(&p->projection, PREVIEW_PIXELS_PER_S, PREVIEW_PIXELS_PER_S);

@@ -11,6 +11,7 @@
 
 #include "arrow/closing.h"
 #include "backoff.h"
+#include "clock.h"
 #include "counter.h"
 #include "output/run_files.h"
 
@@ -205,7 +206,7 @@ reap_closed(struct run_files *r, bool all)
 static void
 back_off(const struct run_files *r, struct table_files *t)
 {
-	backoff_extend(&t->backoff, async_writer_clock(), r->config.retry_ms * NS_PER_MS,
+	backoff_extend(&t->backoff, monotonic_ns(), r->config.retry_ms * NS_PER_MS,
 		r->config.retry_max_ms * NS_PER_MS);
 }
 
@@ -362,7 +363,7 @@ take_files(struct run_files *r, struct run_file *file[ARROW_TABLES])
 	}
 	/* after the header */
 	async_writer_hold(&file[ARROW_FRAMES]->file.out, file[ARROW_FRAMES]->file.size);
-	r->opened_at = async_writer_clock();
+	r->opened_at = monotonic_ns();
 }
 
 static bool
@@ -479,7 +480,7 @@ run_files_wants_roll(struct run_files *r, uint64_t frame)
 		r->begun = true;
 		return false;
 	}
-	now = async_writer_clock();
+	now = monotonic_ns();
 	for (i = 0; i < ARROW_TABLES; i++) {
 		if (r->table[i].file == NULL && now >= r->table[i].backoff.retry_at)
 			return true;
@@ -508,7 +509,7 @@ roll_failed(struct run_files *r, unsigned int set, int error, const char *why)
 		counter_add(&r->table[i].stats.retries, 1);
 		back_off(r, &r->table[i]);
 	}
-	r->retry_at = async_writer_clock() + r->config.retry_max_ms * NS_PER_MS;
+	r->retry_at = monotonic_ns() + r->config.retry_max_ms * NS_PER_MS;
 	snprintf(text, sizeof(text), "cannot open the next set of files: %s", why);
 	if (first)
 		say(r, true, text);

@@ -19,6 +19,7 @@
 
 #include "adbc/pipe.h"
 #include "adbc/session_process.h"
+#include "clock.h"
 #include "sql/statement.h"
 
 #define PIPE_SIZE  (1 << 20)
@@ -48,15 +49,6 @@ struct session_process {
 	size_t stderr_size;
 	char stderr_text[STDERR_MAX + 1];
 };
-
-static int64_t
-now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
 
 static void
 close_fd(int *fd)
@@ -276,10 +268,10 @@ session_process_close(struct session_process *h)
 {
 	if (h != NULL && !h->ended && h->owner == getpid()) {
 		struct pollfd fd = {.fd = h->pidfd, .events = POLLIN};
-		const int64_t until = now_ns() + CLOSE_MS * INT64_C(1000000);
+		const int64_t until = monotonic_ns() + CLOSE_MS * INT64_C(1000000);
 
 		close_fd(&h->in);
-		while (poll(&fd, 1, CLOSE_MS) < 0 && errno == EINTR && now_ns() < until)
+		while (poll(&fd, 1, CLOSE_MS) < 0 && errno == EINTR && monotonic_ns() < until)
 			;
 	}
 	session_process_end(h);
@@ -364,7 +356,7 @@ wait_for(struct session_process *h, int fd, short event)
 		if (__atomic_load_n(&h->cancelled, __ATOMIC_ACQUIRE))
 			return -ECANCELED;
 		if (h->deadline > 0) {
-			left = (h->deadline - now_ns() + 999999) / 1000000;
+			left = (h->deadline - monotonic_ns() + 999999) / 1000000;
 			if (left <= 0) {
 				pidfd_send_signal(h->pidfd, SIGKILL, NULL, 0);
 				return -ETIMEDOUT;
@@ -424,7 +416,7 @@ session_process_begin(struct session_process *h, const char *sql, double deadlin
 	*number = ++h->statement;
 	h->running = true;
 	pthread_mutex_unlock(&h->lock);
-	h->deadline = deadline > 0 ? now_ns() + (int64_t)(deadline * 1e9) : 0;
+	h->deadline = deadline > 0 ? monotonic_ns() + (int64_t)(deadline * 1e9) : 0;
 	ret = write_bytes(h, &head, sizeof(head));
 	return ret == 0 ? write_bytes(h, sql, head.length) : ret;
 }
@@ -438,7 +430,7 @@ session_process_read(void *process, void *to, size_t size)
 	int ret;
 
 	/* a deadline also holds while data are always there */
-	if (h->deadline > 0 && now_ns() >= h->deadline)
+	if (h->deadline > 0 && monotonic_ns() >= h->deadline)
 		return wait_for(h, h->out, POLLIN);
 	while (size > 0) {
 		n = read(h->out, at, size);

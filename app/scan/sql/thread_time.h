@@ -6,14 +6,13 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "clock.h"
+
 /** @return CPU time that the calling thread has used, ns */
 static inline uint64_t
 thread_time_ns(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+	return (uint64_t)clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 #endif /* SQL_THREAD_TIME_H */

@@ -19,6 +19,7 @@
 
 #include "arrow/names.h"
 #include "arrow/async_writer.h"
+#include "clock.h"
 #include "fail_point.h"
 #include "io/own_file.h"
 #include "monotonic_cond.h"
@@ -238,7 +239,7 @@ wait_until(struct store_completion *c, uint64_t ns)
 static bool
 take(struct store_completion *c)
 {
-	const uint64_t now = async_writer_clock();
+	const uint64_t now = monotonic_ns();
 	size_t i;
 
 	for (i = 0; i < c->nb; i++) {
@@ -345,8 +346,7 @@ account(struct store_completion *c, int ret, const struct arrow_recovery *report
 	c->stats.bytes -= f.bytes;
 	if (ret == -ECANCELED || ret == -EBUSY) {
 		/* a lock may outlive its process (file_lock.h) */
-		f.try_at =
-			ret == -EBUSY ? async_writer_clock() + c->config.retry_ms * NS_PER_MS : 0;
+		f.try_at = ret == -EBUSY ? monotonic_ns() + c->config.retry_ms * NS_PER_MS : 0;
 		if (add(c, &f) == 0) {
 			/* keep the list sorted by age */
 			qsort(c->file, c->nb, sizeof(*c->file), by_age);
@@ -371,11 +371,11 @@ work(struct store_completion *c)
 	struct arrow_recovery report;
 	int ret;
 
-	while (!c->closing && async_writer_clock() < c->begin_at)
+	while (!c->closing && monotonic_ns() < c->begin_at)
 		wait_until(c, c->begin_at);
 	while (!c->closing && c->nb > 0) {
 		if (!take(c)) {
-			wait_until(c, async_writer_clock() + c->config.retry_ms * NS_PER_MS);
+			wait_until(c, monotonic_ns() + c->config.retry_ms * NS_PER_MS);
 			continue;
 		}
 		pthread_mutex_unlock(&c->lock);
@@ -444,7 +444,7 @@ store_completion_open(
 		"%" PRIu64 " incomplete files of %" PRIu64 " MiB found; those whose receivers do "
 		"not connect within %" PRIu64 " ms will be completed\n",
 		c->stats.files, c->stats.bytes >> 20, c->config.grace_ms);
-	c->begin_at = async_writer_clock() + c->config.grace_ms * NS_PER_MS;
+	c->begin_at = monotonic_ns() + c->config.grace_ms * NS_PER_MS;
 	ret = -pthread_create(&c->thread, NULL, completion_main, c);
 	if (ret < 0) {
 		free_all(c);

@@ -11,6 +11,7 @@
 #include <rte_log.h>
 
 #include "arrow/crc32c.h"
+#include "clock.h"
 #include "eal/process_cpus.h"
 #include "io/durable_file.h"
 #include "io/own_file.h"
@@ -26,10 +27,7 @@ RTE_LOG_REGISTER(known_peers_logtype, braggline.store.proved, NOTICE);
 static uint64_t
 wall_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return t.tv_sec * UINT64_C(1000) + t.tv_nsec / 1000000;
+	return (uint64_t)utc_ns() / 1000000;
 }
 
 static uint32_t

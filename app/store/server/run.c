@@ -12,6 +12,7 @@
 
 #include <rte_log.h>
 
+#include "clock.h"
 #include "recovery/recovery.h"
 #include "arrow/tables.h"
 #include "io/direct_io.h"
@@ -38,10 +39,7 @@ on_log(void *arg, bool error, const char *text)
 static int64_t
 on_clock(void *arg)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return t.tv_sec * 1000000000ll + t.tv_nsec;
+	return utc_ns();
 }
 
 /* Result of the recovery of a run's files. */

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "escaped_text.h"
 #include "recovery/damage.h"
 #include "arrow/names.h"
@@ -103,14 +104,14 @@ on_signal(int signal)
 static double
 seconds_since(uint64_t begun)
 {
-	return (double)(async_writer_clock() - begun) / NS_PER_S;
+	return (double)(monotonic_ns() - begun) / NS_PER_S;
 }
 
 /* @param bytes  bytes of this file that are verified so far */
 static void
 show_progress(struct verify *v, const char *path, uint64_t bytes)
 {
-	const uint64_t now = async_writer_clock();
+	const uint64_t now = monotonic_ns();
 	const unsigned int period = v->on_terminal ? PROGRESS_S : PROGRESS_S_IN_LOG;
 	const double done = v->passed + bytes, seconds = seconds_since(v->begun);
 	char *name;
@@ -657,7 +658,7 @@ cmd_verify(int argc, char **argv)
 			"directory; see verify --help\n");
 		return EXIT_USAGE;
 	}
-	v.begun = v.said = async_writer_clock();
+	v.begun = v.said = monotonic_ns();
 	if (store_tree_read(&tree, argv + optind, message) < 0) {
 		escaped_line(stderr, "braggline-store verify: %s", message);
 		status = EXIT_FAILURE;

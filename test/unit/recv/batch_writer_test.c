@@ -22,6 +22,7 @@
 #include "arrow/crc32c.h"
 #include "../arrow/arrow_disk.h"
 #include "arrow/reader.h"
+#include "clock.h"
 #include "recovery/recovery.h"
 #include "../arrow/arrow_rows.h"
 #include "../arrow/arrow_sample.h"
@@ -746,7 +747,7 @@ rows_imply_images(void **state)
 static uint64_t
 now_ms(void)
 {
-	return async_writer_clock() / 1000000;
+	return monotonic_ns() / 1000000;
 }
 
 /* Batches become durable within batch_ms + sync_ms even if no frame follows. */

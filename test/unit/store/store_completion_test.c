@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "clock.h"
 #include "io/file_lock.h"
 #include "recovery/recovery.h"
 #include "arrow/async_writer.h"
@@ -115,13 +116,13 @@ look(void)
 	return stats;
 }
 
-#define UNTIL(condition)                                                          \
-	do {                                                                      \
-		const uint64_t limit = async_writer_clock() + SECONDS * NS_PER_S; \
-		while (!(condition)) {                                            \
-			assert_true(async_writer_clock() < limit);                \
-			usleep(1000);                                             \
-		}                                                                 \
+#define UNTIL(condition)                                                    \
+	do {                                                                \
+		const uint64_t limit = monotonic_ns() + SECONDS * NS_PER_S; \
+		while (!(condition)) {                                      \
+			assert_true(monotonic_ns() < limit);                \
+			usleep(1000);                                       \
+		}                                                           \
 	} while (0)
 
 /* The file is complete, and has all batches. */

@@ -17,7 +17,7 @@
 #include <rte_ether.h>
 #include <rte_ring.h>
 
-#include "monotonic_ms.h"
+#include "clock.h"
 #include "xfer/qp.h"
 #include "../xfer/xfer_sample.h"
 #include "egress/store_client.h"
