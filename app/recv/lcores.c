@@ -10,7 +10,6 @@
 #include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_launch.h>
-#include <rte_log.h>
 #include <rte_pause.h>
 #include <rte_string_fns.h>
 
@@ -19,10 +18,9 @@
 #include "counter.h"
 #include "egress/egress.h"
 #include "lcores.h"
+#include "log.h"
 
-RTE_LOG_REGISTER(lcores_logtype, braggline.lcores, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, lcores_logtype, "lcores: " __VA_ARGS__)
+LOG_REGISTER("lcores", "lcores");
 
 /** With at most this many lcores, the main lcore polls roles, too. */
 #define MAIN_POLLS_UP_TO 2

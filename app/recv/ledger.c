@@ -7,14 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_log.h>
-
 #include "arrow/batch.h"
 #include "io/durable_file.h"
 #include "io/own_file.h"
 #include "ledger.h"
+#include "log.h"
 
-RTE_LOG_REGISTER(ledger_logtype, braggline.ledger, NOTICE);
+LOG_REGISTER("ledger", "ledger");
 
 #define COLUMN(name)                                 \
 	{                                            \
@@ -540,8 +539,8 @@ create(char path[PATH_MAX], const struct ledger_receiver *r, const char *directo
 			return 0;
 	}
 	if (ret == 0 && number[0] != '\0')
-		rte_log(RTE_LOG_NOTICE, ledger_logtype,
-			"ledger: %s/%s_ledger.ini already exists, or was begun by a receiver "
+		LOG(NOTICE,
+			"%s/%s_ledger.ini already exists, or was begun by a receiver "
 			"that was killed; writing %s\n",
 			directory, run, path);
 	return ret;
@@ -565,7 +564,6 @@ ledger_write(const struct ledger *l, const struct ledger_receiver *receiver,
 					  : create(path, receiver, directory, run, text, bytes);
 	free(text);
 	if (ret != 0)
-		rte_log(RTE_LOG_ERR, ledger_logtype, "ledger: cannot write %s: %s\n", path,
-			strerror(-ret));
+		LOG(ERR, "cannot write %s: %s\n", path, strerror(-ret));
 	return ret;
 }

@@ -13,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <rte_log.h>
 #include <rte_version.h>
 
 #include "builder/builder.h"
@@ -26,6 +25,7 @@
 #include "lcores.h"
 #include "ledger.h"
 #include "ledger_read.h"
+#include "log.h"
 #include "pipeline.h"
 #include "port/placement.h"
 #include "report.h"
@@ -36,9 +36,7 @@
 #include "telemetry/telemetry.h"
 #include "watchdog.h"
 
-RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, main_logtype, "recv: " __VA_ARGS__)
+LOG_REGISTER("main", "recv");
 
 #define NEXUS_TICKS 250 /* one second of the service thread */
 #define EXIT_CONFIG 2	/* also for a wrong command line */

@@ -8,7 +8,6 @@
 
 #include <rte_errno.h>
 #include <rte_gpudev.h>
-#include <rte_log.h>
 #include <rte_malloc.h>
 
 #include "arrow/crc32c.h"
@@ -18,6 +17,7 @@
 #include "calib/pedestal.h"
 #include "egress/egress.h"
 #include "lcores.h"
+#include "log.h"
 #include "output/live.h"
 #include "output/preview.h"
 #include "pipeline.h"
@@ -33,9 +33,7 @@
 #include "rx/transport.h"
 #include "settings.h"
 
-RTE_LOG_REGISTER(pipeline_logtype, braggline.recv, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, pipeline_logtype, "recv: " __VA_ARGS__)
+LOG_REGISTER("recv", "recv");
 
 /** Polling role of a host gang. */
 struct gang_worker {

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <rte_cycles.h>
-#include <rte_log.h>
 #include <rte_string_fns.h>
 
 #include <gk.h>
@@ -21,6 +20,7 @@
 #include "counter.h"
 #include "egress/egress.h"
 #include "ledger_read.h"
+#include "log.h"
 #include "output/live.h"
 #include "output/preview.h"
 #include "pipeline.h"
@@ -36,9 +36,7 @@
 #include "rx/rx.h"
 #include "settings.h"
 
-RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, run_logtype, "run: " __VA_ARGS__)
+LOG_REGISTER("run", "run");
 
 /**
  * The builder polls for commands in every iteration. A timeout means that it does not run at all.
@@ -427,8 +425,8 @@ configure(struct run *r, const char *assignments)
 static void
 note_recovery(void *arg, const struct arrow_recovery *report)
 {
-	rte_log(report->state == ARROW_RECOVERY_FAILED ? RTE_LOG_ERR : RTE_LOG_NOTICE, run_logtype,
-		"run: %s: %s\n", report->path, report->message);
+	LOG_AT(report->state == ARROW_RECOVERY_FAILED ? RTE_LOG_ERR : RTE_LOG_NOTICE, "%s: %s\n",
+		report->path, report->message);
 }
 
 /** Build the file's final name. */

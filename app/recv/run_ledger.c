@@ -8,20 +8,20 @@
 #include <unistd.h>
 
 #include <rte_cycles.h>
-#include <rte_log.h>
 #include <rte_string_fns.h>
 
 #include "builder/builder.h"
 #include "clock.h"
 #include "egress/egress.h"
 #include "ledger_read.h"
+#include "log.h"
 #include "output/batch_writer.h"
 #include "pipeline.h"
 #include "run_ledger.h"
 #include "rx/rx.h"
 #include "settings.h"
 
-RTE_LOG_REGISTER(run_ledger_logtype, braggline.run.ledger, NOTICE);
+LOG_REGISTER("run.ledger", "run");
 
 #define KEEPS_PER_SECOND 10
 #define KEEP_TRIES	 300 /* ms */
@@ -106,15 +106,14 @@ write_of_dead(const struct ledger_kept *dead, const struct ledger *l)
 	if (l->frames == 0)
 		return;
 	if (dead->name[0] == '\0' || strchr(dead->name, '/') != NULL) {
-		rte_log(RTE_LOG_ERR, run_ledger_logtype,
-			"run: the ledger of the previous receiver, which was killed, has no run "
+		LOG(ERR,
+			"the ledger of the previous receiver, which was killed, has no run "
 			"name and is not written\n");
 		return;
 	}
 	memcpy(receiver.earlier, dead->earlier, sizeof(receiver.earlier));
 	if (ledger_write(l, &receiver, NULL, 0, dead->directory, dead->name, path) == 0)
-		rte_log(RTE_LOG_NOTICE, run_ledger_logtype,
-			"run: wrote the ledger of the killed receiver, %s\n", path);
+		LOG(NOTICE, "wrote the ledger of the killed receiver, %s\n", path);
 }
 
 void
@@ -133,8 +132,8 @@ run_ledger_resume(struct run_ledger *a)
 		return;
 	}
 	a->asked = true;
-	rte_log(RTE_LOG_NOTICE, run_ledger_logtype,
-		"run: the previous receiver was killed in run %s (%016" PRIx64 "); last frame "
+	LOG(NOTICE,
+		"the previous receiver was killed in run %s (%016" PRIx64 "); last frame "
 		"seen %" PRIu64 ", journal has frames up to %" PRIu64 "\n",
 		dead->name, dead->run, dead->last_frame, dead->retained_frame);
 	same = dead->run == a->settings->run_id && strcmp(dead->name, a->settings->run) == 0;

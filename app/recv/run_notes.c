@@ -5,18 +5,16 @@
 #include <string.h>
 
 #include <rte_cycles.h>
-#include <rte_log.h>
 
 #include "builder/builder.h"
 #include "frames/detector.h"
 #include "frames/frame_run.h"
+#include "log.h"
 #include "plural.h"
 #include "run_notes.h"
 #include "run_writer.h"
 
-RTE_LOG_REGISTER(run_notes_logtype, braggline.run.notes, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, run_notes_logtype, "recv: " __VA_ARGS__)
+LOG_REGISTER("run.notes", "recv");
 
 #define CHECKS_PER_SECOND 4
 

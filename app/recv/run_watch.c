@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include <rte_cycles.h>
-#include <rte_log.h>
 
 #include "builder/builder.h"
 #include "counter.h"
 #include "ledger.h"
+#include "log.h"
 #include "pipeline.h"
 #include "port/port.h"
 #include "run_drops.h"
@@ -18,9 +18,7 @@
 #include "rx/sources.h"
 #include "settings.h"
 
-RTE_LOG_REGISTER(run_watch_logtype, braggline.run.watch, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, run_watch_logtype, "recv: " __VA_ARGS__)
+LOG_REGISTER("run.watch", "recv");
 
 #define LOOKS_PER_SECOND 4
 

@@ -8,17 +8,15 @@
 #include <time.h>
 
 #include <rte_common.h>
-#include <rte_log.h>
 #include <rte_string_fns.h>
 
 #include "lcores.h"
+#include "log.h"
 #include "monotonic_cond.h"
 #include "service_manager.h"
 #include "watchdog.h"
 
-RTE_LOG_REGISTER(watchdog_logtype, braggline.watchdog, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, watchdog_logtype, "watchdog: " __VA_ARGS__)
+LOG_REGISTER("watchdog", "watchdog");
 
 /** Interval of the first checks, until the lcores poll, and the longest one. */
 #define START_US UINT64_C(10000)

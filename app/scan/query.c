@@ -11,17 +11,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <rte_log.h>
-
 #include "escaped_text.h"
+#include "log.h"
 #include "query.h"
 #include "query_arrow.h"
 #include "query_output.h"
 #include "sql/result_stream.h"
 
-RTE_LOG_REGISTER(query_logtype, braggline.scan.query, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, query_logtype, "scan: " __VA_ARGS__)
+LOG_REGISTER("scan.query", "scan");
 
 #define WATCH_MS    200
 #define PROGRESS_MS 1000 /* shorter queries show no progress */

@@ -14,9 +14,9 @@
 #include <rte_dev.h>
 #include <rte_devargs.h>
 #include <rte_ethdev.h>
-#include <rte_log.h>
 #include <rte_version.h>
 
+#include "log.h"
 #include "tools/command.h"
 #include "config/config.h"
 #include "eal/end.h"
@@ -26,9 +26,7 @@
 #include "server/telemetry.h"
 #include "service_manager.h"
 
-RTE_LOG_REGISTER(store_main_logtype, braggline.store.main, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, store_main_logtype, "store: " __VA_ARGS__)
+LOG_REGISTER("store.main", "store");
 
 #define IDLE_TURNS 1000
 #define IDLE_US	   50

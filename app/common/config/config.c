@@ -8,15 +8,13 @@
 #include <string.h>
 
 #include <rte_errno.h>
-#include <rte_log.h>
 
 #include "config/config.h"
 #include "config/ini_file.h"
+#include "log.h"
 #include "whole_number.h"
 
-RTE_LOG_REGISTER(config_logtype, braggline.config, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, config_logtype, "config: " __VA_ARGS__)
+LOG_REGISTER("config", "config");
 
 /** Value for the absence of an optional text. */
 #define NONE "none"

@@ -11,14 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <rte_log.h>
-
 #include "eal/nexus.h"
 #include "eal/process_cpus.h"
+#include "log.h"
 
-RTE_LOG_REGISTER(nexus_logtype, braggline.nexus, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, nexus_logtype, "nexus: " __VA_ARGS__)
+LOG_REGISTER("nexus", "nexus");
 
 #define WAIT_MAX 60 /* calls of nexus_watch() between two starts */
 #define STOP_MS	 30000

@@ -16,16 +16,16 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_kvargs.h>
-#include <rte_log.h>
 
 #include "ascii_text.h"
 #include "eal/start.h"
 #include "io/file_lock.h"
 #include "io/own_file.h"
+#include "log.h"
 
 #define FREE_PAGES "/sys/kernel/mm/hugepages/hugepages-*/free_hugepages"
 
-RTE_LOG_REGISTER(lock_logtype, braggline.lock, NOTICE);
+LOG_REGISTER("lock", "lock");
 
 static char separator[] = "--";
 
@@ -324,7 +324,7 @@ out:
 static void
 warn_of_reader(const char *text)
 {
-	rte_log(RTE_LOG_WARNING, lock_logtype, "lock: %s\n", text);
+	LOG(WARNING, "%s\n", text);
 }
 
 int

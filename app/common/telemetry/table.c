@@ -4,11 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_log.h>
-
+#include "log.h"
 #include "telemetry/table.h"
 
-RTE_LOG_REGISTER(table_logtype, braggline.telemetry, NOTICE);
+LOG_REGISTER("telemetry", "telemetry");
 
 #define COLUMNS 100
 #define INDENT	4
@@ -66,8 +65,7 @@ telemetry_table_register(const struct telemetry_command *commands, uint32_t n, t
 
 		if (ret == 0)
 			continue;
-		rte_log(RTE_LOG_ERR, table_logtype, "telemetry: %s: %s\n", commands[i].path,
-			strerror(-ret));
+		LOG(ERR, "%s: %s\n", commands[i].path, strerror(-ret));
 		first = first == 0 ? ret : first;
 	}
 	return first;

@@ -12,7 +12,6 @@
 #include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_gpudev.h>
-#include <rte_log.h>
 #include <rte_malloc.h>
 
 #include <gk_ring.h>
@@ -21,12 +20,11 @@
 #include "builder/command.h"
 #include "counter.h"
 #include "frames/frame_table.h"
+#include "log.h"
 #include "mailbox.h"
 #include "utc_clock.h"
 
-RTE_LOG_REGISTER(builder_logtype, braggline.builder, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, builder_logtype, "builder: " __VA_ARGS__)
+LOG_REGISTER("builder", "builder");
 
 enum queued_state {
 	QUEUED_READY,	 /**< the record can go to the writer */

@@ -12,17 +12,14 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include <rte_log.h>
-
 #include "arrow/crc32c.h"
 #include "calib/calibration.h"
 #include "io/own_file.h"
 #include "calib/pedestal_file.h"
+#include "log.h"
 #include "plural.h"
 
-RTE_LOG_REGISTER(calibration_logtype, braggline.calibration, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, calibration_logtype, "calibration: " __VA_ARGS__)
+LOG_REGISTER("calibration", "calibration");
 
 /** Pedestals from this value on mark a pixel. It is the maximum of the 14-bit ADC. */
 #define PEDESTAL_MAX 16383.0f

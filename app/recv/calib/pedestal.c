@@ -13,17 +13,15 @@
 
 #include <rte_common.h>
 #include <rte_errno.h>
-#include <rte_log.h>
 
 #include <gk_pixel.h>
 
 #include "arrow/crc32c.h"
 #include "calib/pedestal.h"
 #include "calib/pedestal_file.h"
+#include "log.h"
 
-RTE_LOG_REGISTER(pedestal_logtype, braggline.pedestal, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, pedestal_logtype, "pedestal: " __VA_ARGS__)
+LOG_REGISTER("pedestal", "pedestal");
 
 /** DAQ info of a JUNGFRAU (slsDetectorPackage, docs/src/udpdetspec.rst). @{ */
 #define STATUS_FORCED_G1 (1u << 12)

@@ -9,17 +9,15 @@
 #include <time.h>
 
 #include <rte_common.h>
-#include <rte_log.h>
 
 #include "config/ini_file.h"
 #include "io/durable_file.h"
 #include "io/own_file.h"
 #include "calib/pedestal_file.h"
+#include "log.h"
 #include "whole_number.h"
 
-RTE_LOG_REGISTER(pedestal_file_logtype, braggline.pedestal, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, pedestal_file_logtype, "pedestal: " __VA_ARGS__)
+LOG_REGISTER("pedestal", "pedestal");
 
 #define SECTION "pedestal"
 

@@ -2,15 +2,12 @@
 
 #include <inttypes.h>
 
-#include <rte_log.h>
-
 #include "egress/adopt_spilled.h"
 #include "fail_point.h"
 #include "interval_set.h"
+#include "log.h"
 
-extern int egress_logtype;
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, egress_logtype, "egress: " __VA_ARGS__)
+LOG_REGISTER("egress", "egress");
 
 struct adoption {
 	struct journal *journal;

@@ -7,17 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <rte_log.h>
-
 #include "arrow/tables.h"
 #include "egress/damaged_batches.h"
 #include "egress/kept_ledger.h"
 #include "io/durable_file.h"
 #include "io/own_file.h"
+#include "log.h"
 
-extern int egress_logtype;
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, egress_logtype, "egress: " __VA_ARGS__)
+LOG_REGISTER("egress", "egress");
 
 #define FILES_MAX 1000
 #define HEAD	  512 /* bytes in front of the bytes of each batch, and of each part of the space */

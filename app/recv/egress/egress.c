@@ -34,15 +34,14 @@
 #include "egress/store_client.h"
 #include "fail_point.h"
 #include "ledger.h"
+#include "log.h"
 #include "mailbox.h"
 #include "rdma/rdma.h"
 #include "xfer/auth_key.h"
 #include "xfer/msg.h"
 #include "xfer/qp.h"
 
-RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, egress_logtype, "egress: " __VA_ARGS__)
+LOG_REGISTER("egress", "egress");
 
 /* Command from the calling thread to the lcore, in its mailbox. */
 struct command {

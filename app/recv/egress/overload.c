@@ -2,16 +2,13 @@
 
 #include <inttypes.h>
 
-#include <rte_log.h>
-
 #include "arrow/tables.h"
 #include "counter.h"
 #include "egress/overload.h"
 #include "fail_point.h"
+#include "log.h"
 
-extern int egress_logtype;
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, egress_logtype, "egress: " __VA_ARGS__)
+LOG_REGISTER("egress", "egress");
 
 #define RESULTS	       32
 #define SPILL_PAUSE_MS 1000 /* pause after a batch was returned */

@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <rte_log.h>
 #include <rte_ring.h>
 #include <rte_ring_elem.h>
 
@@ -23,12 +22,11 @@
 #include "io/dir_lock.h"
 #include "io/file_lock.h"
 #include "io/own_file.h"
+#include "log.h"
 #include "recovery/recovery.h"
 #include "stream/source.h"
 
-RTE_LOG_REGISTER(spill_logtype, braggline.spill, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, spill_logtype, "spill: " __VA_ARGS__)
+LOG_REGISTER("spill", "spill");
 
 #define SLEEP_US  500
 #define REFUSE_MS 1000 /* delay before another attempt to open a directory */

@@ -11,24 +11,23 @@
 
 #include <rte_common.h>
 #include <rte_errno.h>
-#include <rte_log.h>
 
 #include "arrow/tables.h"
 #include "backoff.h"
 #include "egress/store_client.h"
 #include "fail_point.h"
 #include "interval_set.h"
+#include "log.h"
 #include "stream/content.h"
 #include "xfer/auth.h"
 #include "xfer/desc.h"
 #include "xfer/msg.h"
 #include "xfer/qp.h"
 
-RTE_LOG_REGISTER(store_client_logtype, braggline.xfer, NOTICE);
+LOG_REGISTER("xfer", "xfer");
 
-#define CLIENT_LOG(level, s, fmt, ...)                                              \
-	rte_log(RTE_LOG_##level, store_client_logtype, "xfer: store %s: " fmt "\n", \
-		store_client_name(s), ##__VA_ARGS__)
+#define CLIENT_LOG(level, s, fmt, ...) \
+	LOG_AT(RTE_LOG_##level, "store %s: " fmt "\n", store_client_name(s), ##__VA_ARGS__)
 
 #define WINDOW	 256 /* maximum number of batches in flight */
 #define STAGE	 128 /* bytes of a descriptor in flight, in its own cache lines */
@@ -926,9 +925,8 @@ refuse(struct store_client *s, enum xfer_reason reason)
 	 */
 	logged = (s->refusals & (s->refusals - 1)) == 0 && reason != XFER_REASON_STORE &&
 		!s->forbidden;
-	rte_log(logged ? RTE_LOG_WARNING : RTE_LOG_DEBUG, store_client_logtype,
-		"xfer: store %s: closing the connection: %s\n", store_client_name(s),
-		xfer_reason_name(reason));
+	LOG_AT(logged ? RTE_LOG_WARNING : RTE_LOG_DEBUG, "store %s: closing the connection: %s\n",
+		store_client_name(s), xfer_reason_name(reason));
 	if (logged && reason == XFER_REASON_KEY)
 		CLIENT_LOG(ERR, s,
 			"it does not know identity %s, or has another key for it; check [egress] "
@@ -1192,8 +1190,8 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 	s->stuck = false;
 	s->stats.connections++;
 	enter(s, STORE_CLIENT_UP);
-	rte_log(s->down_logged ? RTE_LOG_WARNING : RTE_LOG_INFO, store_client_logtype,
-		"xfer: store %s: connected, %u slots, %" PRIu64 " batches found in the store\n",
+	LOG_AT(s->down_logged ? RTE_LOG_WARNING : RTE_LOG_INFO,
+		"store %s: connected, %u slots, %" PRIu64 " batches found in the store\n",
 		store_client_name(s), s->nb_slots, s->stats.found);
 	s->down_logged = false;
 	if (s->config.commit_ms > 0 && m->commit_ms > s->config.commit_ms && !s->slow)

@@ -4,14 +4,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include <rte_log.h>
-
 #include "egress/store_set.h"
+#include "log.h"
 
-RTE_LOG_REGISTER(store_set_logtype, braggline.xfer, NOTICE);
-
-#define LOG(level, fmt, ...) \
-	rte_log(RTE_LOG_##level, store_set_logtype, "xfer: " fmt "\n", ##__VA_ARGS__)
+LOG_REGISTER("xfer", "xfer");
 
 /*
  * Remove stores from the journal that are at no address and have no batch that is held or in doubt.
@@ -80,7 +76,7 @@ complain(struct xfer_store *a, const char *format, ...)
 	va_start(list, format);
 	vsnprintf(text, sizeof(text), format, list);
 	va_end(list);
-	LOG(ERR, "store %s: %s", a->name, text);
+	LOG(ERR, "store %s: %s\n", a->name, text);
 }
 
 /* Log that the previous store is at another address, or at none. */
@@ -96,7 +92,7 @@ say_who_was_there(const struct store_set *s, const struct xfer_store *a, unsigne
 	given = journal_store_given(s->journal, number);
 	LOG(WARNING,
 		"store %s is now %016" PRIx64 "; before it was %016" PRIx64 ", to which %u "
-		"unacknowledged or in-doubt batches were sent",
+		"unacknowledged or in-doubt batches were sent\n",
 		a->name, identity, old.identity, given);
 }
 

@@ -11,6 +11,9 @@
 
 #include "counter.h"
 #include "frames/frame_table_private.h"
+#include "log.h"
+
+LOG_REGISTER("frames", "frames");
 
 /**
  * A request is refused after this many quarters of `stall_cycles`. By then it is known which

@@ -8,8 +8,9 @@
 #include <rte_malloc.h>
 
 #include "frames/frame_table_private.h"
+#include "log.h"
 
-RTE_LOG_REGISTER(frame_table_logtype, braggline.frames, NOTICE);
+LOG_REGISTER("frames", "frames");
 
 static bool
 in_range(const char *name, uint64_t value, uint64_t low, uint64_t high)

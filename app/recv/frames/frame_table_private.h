@@ -13,15 +13,9 @@
  *  - frame_late.c: frames without a row.
  */
 
-#include <rte_log.h>
-
 #include "counter.h"
 #include "frames/frame_rx.h"
 #include "frames/frame_table.h"
-
-extern int frame_table_logtype;
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, frame_table_logtype, "frames: " __VA_ARGS__)
 
 /** A time, by the clocks of builder and RX roles, and the progress of all streams at that time. */
 struct frame_delay {

@@ -11,6 +11,9 @@
 #include <rte_cycles.h>
 
 #include "frames/frame_table_private.h"
+#include "log.h"
+
+LOG_REGISTER("frames", "frames");
 
 /**
  * After a restart, open frames wait 1 / LEAVE_PART of `stall_cycles` for the streams that continue

@@ -9,19 +9,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <rte_log.h>
 #include <rte_ring.h>
 
 #include "builder/compressor.h"
 #include "clock.h"
 #include "counter.h"
 #include "egress/egress.h"
+#include "log.h"
 #include "output/batch_writer.h"
 
-RTE_LOG_REGISTER(batch_writer_logtype, braggline.writer, NOTICE);
-
-#define WRITER_LOG(level, ...) \
-	rte_log(RTE_LOG_##level, batch_writer_logtype, "writer: " __VA_ARGS__)
+LOG_REGISTER("writer", "writer");
 
 enum request {
 	RUN,
@@ -56,9 +53,9 @@ static void
 writer_log(void *arg, bool error, const char *text)
 {
 	if (error)
-		WRITER_LOG(ERR, "%s\n", text);
+		LOG(ERR, "%s\n", text);
 	else
-		WRITER_LOG(INFO, "%s\n", text);
+		LOG(INFO, "%s\n", text);
 }
 
 static void
@@ -290,7 +287,7 @@ take(struct batch_writer *w, struct frame_record *from, const struct ahead *ahea
 	}
 	counter_add(&s->bad_records, 1);
 	if (s->bad_records == 1)
-		WRITER_LOG(ERR,
+		LOG(ERR,
 			"frame %" PRIu64 " cannot be written: output slot %u (of %u) and kind %u "
 			"are not an image; further frames are not logged\n",
 			record->frame, from->out, w->config.nb_outputs, record->kind);

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <rte_eal.h>
-#include <rte_log.h>
 
 #include "calib/calibration.h"
 #include "calib/pedestal.h"
@@ -20,6 +19,7 @@
 #include "geometry/pixels.h"
 #include "io/durable_file.h"
 #include "io/own_file.h"
+#include "log.h"
 #include "output/batch_writer.h"
 #include "output/live.h"
 #include "output/preview.h"
@@ -28,9 +28,7 @@
 #include "port/memory.h"
 #include "settings.h"
 
-RTE_LOG_REGISTER(pipeline_files_logtype, braggline.files, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, pipeline_files_logtype, "recv: " __VA_ARGS__)
+LOG_REGISTER("files", "recv");
 
 static int
 fetch_result(void *arg, void *to, const void *from, size_t size)

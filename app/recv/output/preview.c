@@ -9,19 +9,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <rte_log.h>
-
 #include "clock.h"
 #include "counter.h"
 #include "io/own_file.h"
+#include "log.h"
 #include "monotonic_cond.h"
 #include "output/preview.h"
 #include "output/thread_priority.h"
 #include "picture/figure.h"
 
-RTE_LOG_REGISTER(preview_logtype, braggline.preview, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, preview_logtype, "preview: " __VA_ARGS__)
+LOG_REGISTER("preview", "preview");
 
 #define UNIT	"photons"
 #define TICK_MS 20 /* maximum delay until a filled frame is noticed */

@@ -7,20 +7,18 @@
 
 #include <rte_errno.h>
 #include <rte_gpudev.h>
-#include <rte_log.h>
 #include <rte_malloc.h>
 #include <rte_string_fns.h>
 
 #include "builder/builder.h"
 #include "calib/calibration.h"
+#include "log.h"
 #include "port/gang_memory.h"
 #include "port/memory.h"
 #include "port/placement.h"
 #include "settings.h"
 
-RTE_LOG_REGISTER(memory_logtype, braggline.memory, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, memory_logtype, "memory: " __VA_ARGS__)
+LOG_REGISTER("memory", "memory");
 
 /** Minimum page size that any GPU maps. */
 #define PAGE 65536

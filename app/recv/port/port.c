@@ -11,7 +11,6 @@
 #include <rte_devargs.h>
 #include <rte_ethdev.h>
 #include <rte_gpudev.h>
-#include <rte_log.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
 #include <rte_string_fns.h>
@@ -20,6 +19,7 @@
 
 #include <rdma.h>
 
+#include "log.h"
 #include "port/memory.h"
 #include "port/pools.h"
 #include "port/port.h"
@@ -28,12 +28,10 @@
 #include "settings.h"
 #include "whole_number.h"
 
-RTE_LOG_REGISTER(port_logtype, braggline.port, NOTICE);
+LOG_REGISTER("port", "port");
 
 /** Descriptors of a TX queue of a RoCE device, which sends ARP replies and CM messages. */
 #define PORT_TX_DESCRIPTORS 512
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, port_logtype, "port: " __VA_ARGS__)
 
 /** GPU page size; also the alignment of address and length that rte_extmem_register() needs. */
 #define EXTERNAL_PAGE 65536

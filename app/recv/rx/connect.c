@@ -13,19 +13,17 @@
 
 #include <rte_cycles.h>
 #include <rte_errno.h>
-#include <rte_log.h>
 #include <rte_random.h>
 
 #include <rdma.h>
 
+#include "log.h"
 #include "rx/messages.h"
 #include "rx/multicast.h"
 #include "rx/ring.h"
 #include "settings.h"
 
-RTE_LOG_REGISTER(connect_logtype, braggline.ingest, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, connect_logtype, "ingest: " __VA_ARGS__)
+LOG_REGISTER("ingest", "ingest");
 
 #define EVENTS		8  /* CM events of a call */
 #define REFUSAL_SECONDS 60 /* a refusal that is repeated is logged again after this time */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include <rte_errno.h>
-#include <rte_log.h>
 #include <rte_malloc.h>
 #include <rte_random.h>
 #include <rte_udp.h>
@@ -17,15 +16,14 @@
 #include <rdma.h>
 #include <rdma_roce.h>
 
+#include "log.h"
 #include "port/port.h"
 #include "rx/messages.h"
 #include "rx/multicast.h"
 #include "rx/ring.h"
 #include "settings.h"
 
-RTE_LOG_REGISTER(messages_logtype, braggline.ingest, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, messages_logtype, "ingest: " __VA_ARGS__)
+LOG_REGISTER("ingest", "ingest");
 
 /** Address of slot 0 of stream 0. Addresses of messages by reference are only identifiers. */
 #define FIRST_BASE (UINT64_C(1) << 40)

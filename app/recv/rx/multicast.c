@@ -11,7 +11,6 @@
 
 #include <rte_cycles.h>
 #include <rte_errno.h>
-#include <rte_log.h>
 #include <rte_malloc.h>
 
 #include <rdma.h>
@@ -19,6 +18,7 @@
 #include "counter.h"
 #include "ingest/multicast.h"
 #include "ingest/multicast_proof.h"
+#include "log.h"
 #include "rx/fragments.h"
 #include "rx/messages.h"
 #include "rx/multicast.h"
@@ -28,9 +28,7 @@
 #include "rx/transport.h"
 #include "settings.h"
 
-RTE_LOG_REGISTER(multicast_logtype, braggline.ingest, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, multicast_logtype, "ingest: " __VA_ARGS__)
+LOG_REGISTER("ingest", "ingest");
 
 #define TAKEN	   32 /* packets of a stream that a poll takes */
 #define EVENTS	   8  /* CM events of a call */

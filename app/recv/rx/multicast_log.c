@@ -9,16 +9,14 @@
 
 #include <rte_cycles.h>
 #include <rte_errno.h>
-#include <rte_log.h>
 
+#include "log.h"
 #include "rx/fragments.h"
 #include "rx/messages.h"
 #include "rx/multicast_log.h"
 #include "settings.h"
 
-RTE_LOG_REGISTER(multicast_log_logtype, braggline.ingest, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, multicast_log_logtype, "ingest: " __VA_ARGS__)
+LOG_REGISTER("ingest", "ingest");
 
 #define LOG_S  60 /* a warning about a stream is logged once in this time */
 #define WAIT_S 5  /* a sender that has not admitted this member for this time is logged */

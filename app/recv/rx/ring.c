@@ -8,13 +8,13 @@
 #include <rte_byteorder.h>
 #include <rte_cycles.h>
 #include <rte_errno.h>
-#include <rte_log.h>
 #include <rte_malloc.h>
 #include <rte_prefetch.h>
 
 #include <rdma.h>
 
 #include "counter.h"
+#include "log.h"
 #include "port/memory.h"
 #include "rx/credits.h"
 #include "rx/ring.h"
@@ -22,9 +22,7 @@
 #include "rx/transport.h"
 #include "settings.h"
 
-RTE_LOG_REGISTER(ring_logtype, braggline.ingest, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, ring_logtype, "ingest: " __VA_ARGS__)
+LOG_REGISTER("ingest", "ingest");
 
 /** Receives of a queue pair: events that may arrive between two polls. */
 #define RECEIVES 1024

@@ -7,16 +7,14 @@
 #include <stdio.h>
 
 #include <rte_cycles.h>
-#include <rte_log.h>
 
+#include "log.h"
 #include "rx/sources.h"
 
-RTE_LOG_REGISTER(source_logtype, braggline.source, NOTICE);
+LOG_REGISTER("source", "source");
 
 /** Checks in a row, one a second, that must find SOURCE_ORDER_ODD before it is logged. */
 #define ODD_LOOKS 2
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, source_logtype, "source: " __VA_ARGS__)
 
 const char *
 source_text(const uint64_t words[SOURCE_WORDS], char *text, size_t size)

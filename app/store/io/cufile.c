@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #include <rte_common.h>
-#include <rte_log.h>
 
 #include "gpu_cuda.h"
 #include "io/body_memory.h"
 #include "io/cufile.h"
 #include "io/cufile_abi.h"
+#include "log.h"
 
 /**
  * @file
@@ -43,7 +43,7 @@ static const char *cufile_library_hint(int code);
 static int cufile_probe(struct cufile_library *lib, const char *directory, const char *stats,
 	struct cufile_info *info, char message[PATH_MAX]);
 
-RTE_LOG_REGISTER(cufile_logtype, braggline.store.cufile, NOTICE);
+LOG_REGISTER("store.cufile", "store");
 
 struct range {
 	uintptr_t base;
@@ -215,8 +215,7 @@ cufile_memory_add(struct cufile *c, void *base, uint64_t length)
 	error = c->lib.symbols.buf_register(base, length, 0);
 	cufile_leave(c);
 	if (error.code != 0) {
-		rte_log(RTE_LOG_ERR, cufile_logtype,
-			"store: cuFileBufRegister of %llu bytes: error %d (CUDA: %d)\n",
+		LOG(ERR, "cuFileBufRegister of %llu bytes: error %d (CUDA: %d)\n",
 			(unsigned long long)length, error.code, error.cuda);
 		return -EIO;
 	}
@@ -282,8 +281,8 @@ cufile_attach(const struct cufile *c, int fd, void **handle)
 	error = cufile_library_attach(&c->lib, fd, handle);
 	if (error.code == 0)
 		return 0;
-	rte_log(RTE_LOG_ERR, cufile_logtype, "store: cuFileHandleRegister: error %d (CUDA: %d)%s\n",
-		error.code, error.cuda, cufile_library_hint(error.code));
+	LOG(ERR, "cuFileHandleRegister: error %d (CUDA: %d)%s\n", error.code, error.cuda,
+		cufile_library_hint(error.code));
 	return -EIO;
 }
 
@@ -303,8 +302,7 @@ result(const char *call, ssize_t n)
 		return n;
 	if (n == -1)
 		return errno > 0 ? -errno : -EIO;
-	rte_log(RTE_LOG_ERR, cufile_logtype, "store: %s: error %zd%s\n", call, -n,
-		cufile_library_hint((int)-n));
+	LOG(ERR, "%s: error %zd%s\n", call, -n, cufile_library_hint((int)-n));
 	return -EIO;
 }
 

@@ -15,21 +15,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <rte_log.h>
-
 #include "arrow/names.h"
 #include "arrow/async_writer.h"
 #include "clock.h"
 #include "fail_point.h"
 #include "io/own_file.h"
+#include "log.h"
 #include "monotonic_cond.h"
 #include "recovery/directory.h"
 #include "server/completion.h"
 #include "stream/source.h"
 
-RTE_LOG_REGISTER(store_completion_logtype, braggline.store.completion, NOTICE);
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, store_completion_logtype, "store: " __VA_ARGS__)
+LOG_REGISTER("store.completion", "store");
 
 #define NS_PER_MS 1000000ull
 #define RETRY_MS  10000

@@ -8,21 +8,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <rte_log.h>
-
 #include "arrow/crc32c.h"
 #include "clock.h"
 #include "eal/process_cpus.h"
 #include "io/durable_file.h"
 #include "io/own_file.h"
+#include "log.h"
 #include "server/known_peers.h"
 #include "xfer/qp.h"
 
 #define MAGIC	 "BLPROVED"
 #define RETRY_MS 10000 /* delay after an error */
 
-RTE_LOG_REGISTER(known_peers_logtype, braggline.store.proved, NOTICE);
-#define LOG(level, ...) rte_log(RTE_LOG_##level, known_peers_logtype, __VA_ARGS__)
+LOG_REGISTER("store.proved", "store");
 
 static uint64_t
 wall_ms(void)
@@ -79,7 +77,7 @@ store_known_peers_open(
 	if (ret < 0) {
 		if (ret != -ENOENT)
 			LOG(WARNING,
-				"store: receivers are treated as unknown until they authenticate "
+				"receivers are treated as unknown until they authenticate "
 				"again: %s\n",
 				message);
 		return;
@@ -139,7 +137,7 @@ end_thread(struct store_known_peers *p, bool wait)
 	p->has_thread = false;
 	if (p->error < 0) {
 		LOG(WARNING,
-			"store: cannot write %.3000s: %s. After the next start receivers are "
+			"cannot write %.3000s: %s. After the next start receivers are "
 			"treated as unknown until they authenticate again\n",
 			p->path, strerror(-p->error));
 		p->written = UINT64_MAX;

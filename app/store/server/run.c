@@ -10,9 +10,8 @@
 #include <unistd.h>
 #include <time.h>
 
-#include <rte_log.h>
-
 #include "clock.h"
+#include "log.h"
 #include "recovery/recovery.h"
 #include "arrow/tables.h"
 #include "io/direct_io.h"
@@ -23,17 +22,15 @@
 #include "server/run.h"
 #include "stream/source.h"
 
-RTE_LOG_REGISTER(store_run_logtype, braggline.store.run, NOTICE);
-
-#define RUN_LOG(level, ...) rte_log(RTE_LOG_##level, store_run_logtype, "store: " __VA_ARGS__)
+LOG_REGISTER("store.run", "store");
 
 static void
 on_log(void *arg, bool error, const char *text)
 {
 	if (error)
-		RUN_LOG(ERR, "%s\n", text);
+		LOG(ERR, "%s\n", text);
 	else
-		RUN_LOG(INFO, "%s\n", text);
+		LOG(INFO, "%s\n", text);
 }
 
 static int64_t
@@ -64,12 +61,12 @@ on_recovery(void *arg, const struct arrow_recovery *report)
 		return; /* file of another incarnation that is being written here */
 	}
 	if (unknown && !busy)
-		RUN_LOG(ERR,
+		LOG(ERR,
 			"%s: %s: its batches are unknown, so nothing is stored after them; "
 			"repair or remove the file\n",
 			report->path, report->message);
 	else
-		RUN_LOG(NOTICE, "%s: %s\n", report->path, report->message);
+		LOG(NOTICE, "%s: %s\n", report->path, report->message);
 }
 
 /* Find or create the entry of a receiver. There are at most as many as runs. */
@@ -117,7 +114,7 @@ open_schema(struct store_run *r, const struct xfer_auth *h, unsigned int table)
 	memcpy(r->schema[table], h->schema[table], size);
 	r->schema_bytes[table] = size;
 	if (arrow_reader_open_memory(&r->reader[table], r->schema[table], size, &problem) < 0) {
-		RUN_LOG(WARNING, "run %s: cannot read the schema of %s: %s\n", r->name,
+		LOG(WARNING, "run %s: cannot read the schema of %s: %s\n", r->name,
 			arrow_table_name(table), problem);
 		return XFER_REASON_SCHEMA;
 	}
@@ -159,7 +156,7 @@ void
 store_run_report_differing(const struct store_run *r, unsigned int table, uint64_t sequence,
 	const char *what, const char *path)
 {
-	RUN_LOG(ERR,
+	LOG(ERR,
 		"run %s, incarnation %016" PRIx64 ": batch %" PRIu64 " of %s that its receiver "
 		"has %s has other bytes than the stored one in %s; nothing is changed or "
 		"released\n",
@@ -282,7 +279,7 @@ begin_run(const struct store_runs *s, struct store_run *r)
 	if (reason != XFER_REASON_NONE)
 		return reason;
 	if (fd < 0) {
-		RUN_LOG(ERR, "%s\n", message);
+		LOG(ERR, "%s\n", message);
 		return XFER_REASON_FAILED;
 	}
 	close(fd);
@@ -314,7 +311,7 @@ store_run_open(struct store_runs *s, struct store_run *r)
 		return reason;
 	other = stream_run_other(s->files.root, r->name, &identity, message);
 	if (other != 0) {
-		RUN_LOG(ERR, "run %s, incarnation %016" PRIx64 ": %s%s\n", r->name, r->incarnation,
+		LOG(ERR, "run %s, incarnation %016" PRIx64 ": %s%s\n", r->name, r->incarnation,
 			message,
 			other > 0 ? " has this run under another name" : ": cannot list it");
 		return other > 0 ? XFER_REASON_NAME : XFER_REASON_FAILED;
@@ -338,7 +335,7 @@ store_run_open(struct store_runs *s, struct store_run *r)
 		return XFER_REASON_FAILED;
 	ended = store_ended_read(r->dir, r->incarnation);
 	if (ended < 0) {
-		RUN_LOG(ERR, "cannot determine whether run %s has ended: %s\n", r->dir,
+		LOG(ERR, "cannot determine whether run %s has ended: %s\n", r->dir,
 			strerror(-ended));
 		return XFER_REASON_FAILED;
 	}
@@ -417,13 +414,13 @@ log_refused(const struct store_runs *s, const struct store_run *r)
 		return;
 	r->owner->told = true;
 	if (r->too_many > 0)
-		RUN_LOG(WARNING,
+		LOG(WARNING,
 			"run %s refused: receiver %016" PRIx64 " has %" PRIu64
 			" runs in %s, the limit is %" PRIu64
 			" ([files] runs_max); remove some, or raise the limit\n",
 			r->name, r->receiver_id, r->too_many, s->files.root, s->files.runs_max);
 	else
-		RUN_LOG(WARNING,
+		LOG(WARNING,
 			"run %s refused: files of receiver %016" PRIx64 " in %s have %" PRIu64
 			" MiB, the limit is %" PRIu64
 			" MiB ([files] quota_mib); remove some, or raise the limit\n",
@@ -490,7 +487,7 @@ store_runs_poll(struct store_runs *s, uint64_t now)
 			r->idle_since = now;
 		else if (s->files.idle_ms > 0 && now - r->idle_since >= s->files.idle_ms &&
 			store_run_recovered(r)) {
-			RUN_LOG(NOTICE,
+			LOG(NOTICE,
 				"run %s: no receiver connected for %" PRIu64 " ms; "
 				"completed its files\n",
 				r->name, now - r->idle_since);

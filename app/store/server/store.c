@@ -8,17 +8,17 @@
 #include <unistd.h>
 
 #include <rte_errno.h>
-#include <rte_log.h>
 
 #include "io/dir_lock.h"
 #include "io/own_file.h"
 #include "eal/process_cpus.h"
+#include "log.h"
 #include "server/store.h"
 #include "server/identity.h"
 #include "server/known_peers.h"
 #include "store_tree.h"
 
-RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
+LOG_REGISTER("store", "store");
 
 #define EVENTS 32
 /* requests between two polls: reject a flood of them rather than drop it */
@@ -84,7 +84,7 @@ open_bodies(struct store *s, const struct store_config *c, char message[PATH_MAX
 		return 0;
 	ret = store_bodies_open(&s->shared.bodies, &config, &s->shared.runs.files.slices, message);
 	if (ret == 0)
-		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %s\n", s->shared.bodies.why);
+		LOG(NOTICE, "%s\n", s->shared.bodies.why);
 	return ret;
 }
 
@@ -145,8 +145,7 @@ open_files(struct store *s, const struct store_config *c, char message[PATH_MAX]
 		store_known_peers_open(
 			&s->known_peers, c->files.root, &s->shared.admission, xfer_qp_clock());
 	if (ret == 0)
-		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %016" PRIx64 " in %s\n",
-			s->shared.node, c->files.root);
+		LOG(NOTICE, "%016" PRIx64 " in %s\n", s->shared.node, c->files.root);
 	return ret;
 }
 
@@ -196,7 +195,7 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	}
 	ret = store_check_open(&s->shared.check, c->check, &s->shared.bodies, message);
 	if (ret == 0) {
-		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %s\n", s->shared.check.what);
+		LOG(NOTICE, "%s\n", s->shared.check.what);
 		ret = open_completion(s, c, message);
 	}
 	if (ret < 0) {
