@@ -62,8 +62,9 @@ main(int argc, char **argv)
 	eal_signals(&action);
 
 	if (own != 0) {
-		if (eal_start("braggline-detector", argc, argv, own) < 0)
-			return EXIT_FAILURE;
+		ret = eal_start("braggline-detector", argc, argv, own);
+		if (ret != EXIT_SUCCESS)
+			return ret;
 		ret = transmit_run(&options);
 		eal_end();
 		/* a signal is the normal end of --loop */

@@ -511,8 +511,9 @@ main(int argc, char **argv)
 		return dump(&arguments);
 	/* A signal that arrives while EAL starts ends the run before it begins. */
 	eal_signals(&action);
-	if (eal_start("braggline-recv", argc, argv, own) < 0)
-		return EXIT_FAILURE;
+	status = eal_start("braggline-recv", argc, argv, own);
+	if (status != EXIT_SUCCESS)
+		return status;
 	status = run(&arguments, &process_cpus);
 	eal_end();
 	return status;

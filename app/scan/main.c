@@ -73,8 +73,9 @@ use_rdma(struct scan_options *o, int argc, char **argv)
 		serve_prepare();
 	else
 		query_prepare();
-	if (eal_start("braggline-scan", argc, argv, o->own) < 0)
-		return EXIT_DAMAGED;
+	ret = eal_start("braggline-scan", argc, argv, o->own);
+	if (ret != EXIT_SUCCESS)
+		return ret;
 	if (o->task == TASK_SERVE)
 		ret = serve(&o->server);
 	else

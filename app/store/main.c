@@ -335,8 +335,9 @@ main(int argc, char **argv)
 	if (arguments.dump_config)
 		return dump(&arguments);
 	eal_signals(&action);
-	if (eal_start("braggline-store", argc, argv, own) < 0)
-		return EXIT_FAILURE;
+	ret = eal_start("braggline-store", argc, argv, own);
+	if (ret != EXIT_SUCCESS)
+		return ret;
 	ret = run(&arguments);
 	eal_end();
 	return ret;

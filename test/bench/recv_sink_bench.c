@@ -519,8 +519,10 @@ main(int argc, char **argv)
 		fputs(usage, stderr);
 		return EXIT_FAILURE;
 	}
-	if (eal_start("recv_sink_bench", argc, argv, own) < 0)
-		return EXIT_FAILURE;
+	status = eal_start("recv_sink_bench", argc, argv, own);
+	if (status != EXIT_SUCCESS)
+		return status;
+	status = EXIT_FAILURE;
 	if (is_fed() && (!rte_lcore_is_enabled(it.feed) || it.feed == rte_get_main_lcore())) {
 		fprintf(stderr,
 			"recv_sink_bench: --feed %u: expected an lcore of -l that is not "

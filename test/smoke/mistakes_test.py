@@ -129,13 +129,15 @@ def options_that_eal_does_not_take(where):
     usual = ('--no-huge', '--no-pci', '--file-prefix', PREFIX)
     for wrong in ('--config', 'x.ini'), ('-l', '0,999'), ('-l', 'x'):
         for words in (*usual, *wrong), (*wrong, *usual), (*wrong, *usual[1:]):
-            out = says([RECV, *words, '--', '--set', 'run.name=x'], 1,
+            out = says([RECV, *words, '--', '--set', 'run.name=x'], 2,
                        "options of braggline-recv come after '--'", never=('huge pages',))
             want(out.splitlines()[-1].startswith(
                 'braggline-recv: cannot start EAL: it rejects one of its options, see its message '
                 'before the list'), 'the message is not the last line:', out)
-    says([RECV, '--no-huge', '--no-pci', '--file-prefix', PREFIX, '--vdev', 'net_none0', '--', '--set',
-          'run.name=x'], 1, 'a device is missing or fails to start', 'check --vdev')
+    for program, own in PROGRAMS.items():
+        says([program, *usual, '-l', 'x', '--', *own], 2, 'it rejects one of its options')
+    says([RECV, *usual, '--vdev', 'net_none0', '--', '--set', 'run.name=x'], 1,
+         'a device is missing or fails to start', 'check --vdev')
 
 
 @case

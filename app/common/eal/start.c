@@ -120,15 +120,16 @@ try_runtime_folder(char path[PATH_MAX])
 /*
  * Print cause and remedy of common failures, which are missing from the messages of EAL.
  * @param huge  EAL was to use huge pages
+ * @return exit status of the program
  */
-static void
+static int
 explain(const char *program, bool huge)
 {
 	/* if EAL cannot create its lock file, it sets errno only, and rte_errno is 0 */
 	const char *why = rte_errno != 0 ? rte_strerror(rte_errno) : "see the messages above";
 	const int error = rte_errno;
+	int status = EXIT_FAILURE, ret;
 	char folder[PATH_MAX];
-	int ret;
 
 	/* EAL prints the list of its options to stdout, which is buffered if it is no terminal */
 	fflush(stdout);
@@ -153,12 +154,13 @@ explain(const char *program, bool huge)
 	 * Before huge pages: if EAL rejects an option, it may not have read --no-huge. The other
 	 * causes of this error are above.
 	 */
-	else if (error == EINVAL)
+	else if (error == EINVAL) {
 		fprintf(stderr,
 			"%s: cannot start EAL: it rejects one of its options, see its message "
 			"before the list of all options; options of %s come after '--'\n",
 			program, program);
-	else if (huge && no_page_is_free())
+		status = EAL_EXIT_USAGE;
+	} else if (huge && no_page_is_free())
 		fprintf(stderr,
 			"%s: cannot start EAL: no free huge pages; use --no-huge -m 1024, or as "
 			"root: echo 1024 > /proc/sys/vm/nr_hugepages\n",
@@ -192,6 +194,7 @@ explain(const char *program, bool huge)
 			program);
 	else
 		fprintf(stderr, "%s: cannot start EAL: %s\n", program, why);
+	return status;
 }
 
 /*
@@ -331,7 +334,7 @@ int
 eal_start(const char *program, int argc, char **argv, int own)
 {
 	bool huge = true;
-	int ret;
+	int status = EXIT_SUCCESS;
 
 	for (int i = 1; i < own; i++)
 		huge &= strcmp(argv[i], "--no-huge") != 0;
@@ -339,19 +342,15 @@ eal_start(const char *program, int argc, char **argv, int own)
 	remove_stale_sockets(program, argv, own);
 	if (own != 0)
 		argv[own] = separator;
-	ret = init(own != 0 ? argc : 1, argv, own);
-	if (ret < 0) {
-		explain(program, huge);
-	} else if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
+	if (init(own != 0 ? argc : 1, argv, own) < 0)
+		return explain(program, huge);
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
 		/* as a secondary process, it would share memory, ports and telemetry */
-		explain(program, huge);
-		(void)rte_eal_cleanup();
-		rte_errno = ENOTSUP;
-		return -1;
+		status = explain(program, huge);
 	} else if (check_runtime_folder(program) < 0) {
-		(void)rte_eal_cleanup();
-		rte_errno = EPERM;
-		return -1;
+		status = EXIT_FAILURE;
 	}
-	return ret;
+	if (status != EXIT_SUCCESS)
+		(void)rte_eal_cleanup();
+	return status;
 }

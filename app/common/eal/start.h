@@ -14,6 +14,8 @@
  * need huge pages.
  */
 
+#define EAL_EXIT_USAGE 2 /**< exit status of a program whose command line is wrong */
+
 /**
  * Find a program's own arguments, which follow the first "--". Without "--", all arguments are its
  * own. The "--" is replaced by the name of the program, so that argv from there on is a complete
@@ -34,7 +36,8 @@ void eal_hint(FILE *out, const char *program, const char *own);
  * rte_eal_init() also gets the program's own arguments, for /eal/app_params.
  *
  * @param own  result of eal_own_words()
- * @return as rte_eal_init()
+ * @return 0, or the exit status of the program: EXIT_FAILURE; EAL_EXIT_USAGE: EAL rejects one of its
+ *   options
  */
 int eal_start(const char *program, int argc, char **argv, int own);
 

@@ -139,8 +139,9 @@ main(int argc, char **argv)
 	/* no SA_RESTART: a signal also interrupts sleep */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	if (eal_start("braggline-rdma", argc, argv, own) < 0)
-		return EXIT_FAILURE;
+	ret = eal_start("braggline-rdma", argc, argv, own);
+	if (ret != EXIT_SUCCESS)
+		return ret;
 	ret = run(mode, &target);
 	eal_end();
 	if (session_stop && ret < 0)
