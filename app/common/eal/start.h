@@ -36,8 +36,8 @@ void eal_hint(FILE *out, const char *program, const char *own);
  * rte_eal_init() also gets the program's own arguments, for /eal/app_params.
  *
  * @param own  result of eal_own_words()
- * @return 0, or the exit status of the program: EXIT_FAILURE; EAL_EXIT_USAGE: EAL rejects one of its
- *   options
+ * @return 0, or the exit status of the program: EXIT_FAILURE; EAL_EXIT_USAGE: EAL rejects one of
+ *   its options
  */
 int eal_start(const char *program, int argc, char **argv, int own);
 
