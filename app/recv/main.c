@@ -27,6 +27,7 @@
 #include "ledger_read.h"
 #include "log.h"
 #include "pipeline.h"
+#include "plural.h"
 #include "port/placement.h"
 #include "report.h"
 #include "run.h"
@@ -480,9 +481,10 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	leaked = pipeline_destroy(&pipeline);
 	nexus_stop(&nexus);
 	if (leaked != 0 && service.failed != 0)
-		LOG(ERR, "%u mbufs leaked by the aborted run\n", leaked);
+		LOG(ERR, "%u %s leaked by the aborted run\n", leaked,
+			plural(leaked, "mbuf", "mbufs"));
 	else if (leaked != 0)
-		LOG(ERR, "%u mbufs leaked: this is a bug\n", leaked);
+		LOG(ERR, "%u %s leaked: this is a bug\n", leaked, plural(leaked, "mbuf", "mbufs"));
 	if (leaked != 0)
 		status = EXIT_FAILURE;
 out:

@@ -61,20 +61,23 @@ print_line(const struct report *r, const struct run *run, const struct run_statu
 {
 	const struct builder_stats stats = builder_stats(run_get_pipeline(run)->builder);
 	const struct ledger *l = &status->ledger;
+	const uint64_t lost = l->lost + l->refused + l->lost_at_restart + l->lost_while_down;
+	const uint64_t received = l->packets[RX_PACKETS] + l->pending;
 
 	print_time(out);
 	if (l->frames == 0) {
-		fprintf(out, "no frame yet: %" PRIu64 " packets received, %" PRIu64 " placed\n",
-			l->packets[RX_PACKETS] + l->pending, l->packets[RX_PLACED]);
+		fprintf(out, "no frame yet: %" PRIu64 " %s received, %" PRIu64 " placed\n",
+			received, plural(received, "packet", "packets"), l->packets[RX_PLACED]);
 		return;
 	}
 	fprintf(out, "frame %" PRIu64 ": %.0f frames/s, mean %.0f, %.2f GB/s; ", status->last_frame,
 		(l->frames - r->frames) / seconds,
 		status->seconds > 0 ? l->frames / status->seconds : 0,
 		(l->packets[RX_BYTES] - r->bytes) / seconds / 1e9);
-	fprintf(out, "%" PRIu64 " kept, %" PRIu64 " packets missing, %" PRIu64 " frames lost",
+	fprintf(out, "%" PRIu64 " kept, %" PRIu64 " %s missing, %" PRIu64 " %s lost",
 		l->hits + l->prescaled + l->dry_run, l->missing_packets,
-		l->lost + l->refused + l->lost_at_restart + l->lost_while_down);
+		plural(l->missing_packets, "packet", "packets"), lost,
+		plural(lost, "frame", "frames"));
 	if (l->unwritten + l->unwritten_rows > 0)
 		fprintf(out, "; %" PRIu64 " not written%s%s",
 			RTE_MAX(l->unwritten, l->unwritten_rows),
@@ -129,10 +132,11 @@ print_modules(const struct run *run, const struct ledger *l, FILE *out)
 		if (first)
 			fprintf(out, "modules\n");
 		first = false;
-		fprintf(out, "  %s: %" PRIu64 " packets missing, %.2f %%",
+		fprintf(out, "  %s: %" PRIu64 " %s missing, %.2f %%",
 			detector_stream_name(d, run_get_pipeline(run)->settings->udp_port, s, name,
 				sizeof(name)),
-			of->missing, expected > 0 ? 100 * of->missing / expected : 0);
+			of->missing, plural(of->missing, "packet", "packets"),
+			expected > 0 ? 100 * of->missing / expected : 0);
 		if (of->frames == 0 && stats.complete == 0)
 			fprintf(out, "; no usable packet of it arrived");
 		else if (run_watch_is_silent(of))

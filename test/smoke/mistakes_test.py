@@ -1274,6 +1274,11 @@ def a_module_that_is_silent(where):
     says(command(where, 'run.name=dead', *settings), 0,
          f'recv: {name} has sent nothing since frame 21; check the module and its cable',
          f'  {name}: 2560 packets missing, 50.00 %; silent since frame 21')
+    # one packet
+    capture(where, frames=5)
+    packets = iter(range(5 * 128))
+    rewrite_packets(f'{where}/in.pcap', lambda p: b'' if next(packets) == 200 else p)
+    says(command(where, 'run.name=one'), 0, '  module 0 (stream 0, UDP port 50001): 1 packet missing, 0.16 %')
     # twice
     capture(where, '--modules', '2', frames=40)
     rewrite_packets(f'{where}/in.pcap', lambda p: b'' if p[37] == 0x52 and frame_of(p) % 20 in range(3, 13) else p)
