@@ -11,6 +11,7 @@
 
 #include "csv_file.h"
 #include "escaped_text.h"
+#include "plural.h"
 #include "scan/geometry.h"
 #include "scan/images.h"
 #include "scan/radial.h"
@@ -247,15 +248,17 @@ save_images(const struct scan_run *run, const struct profile_options *options, c
 		ret = put_all(&p, path);
 	if (ret == 0 && p.others > 0)
 		escaped_line(stderr,
-			"braggline-scan: run %s: %" PRIu64 " kept frames are no full images and "
-			"have no profile; set [output] format = image",
-			run->name, p.others);
+			"braggline-scan: run %s: %" PRIu64 " kept %s no full %s no profile; set "
+			"[output] format = image",
+			run->name, p.others, plural(p.others, "frame is", "frames are"),
+			plural(p.others, "image and has", "images and have"));
 	if (ret == 0 && p.damaged > 0) {
-		escaped_line(stderr,
-			"braggline-scan: run %s: %" PRIu64 " images are damaged and left out",
-			run->name, p.damaged);
+		escaped_line(stderr, "braggline-scan: run %s: %" PRIu64 " %s damaged and left out",
+			run->name, p.damaged, plural(p.damaged, "image is", "images are"));
 		ret = -EBADMSG;
 	}
+	if (ret == 0 && p.others > 0 && p.frames == 0)
+		ret = -ENODATA;
 	profiler_close(&p);
 	return ret;
 }

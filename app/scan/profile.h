@@ -21,7 +21,7 @@ struct profile_options {
  * frames, if they have the same bins and no corrections; otherwise those of all kept frames that
  * are full images.
  * @param path  `-`: standard output
- * @return 0; -EINVAL, -ENODATA, -EBADMSG, -errno: printed
+ * @return 0; -EINVAL; -ENODATA: also if no kept frame is a full image; -EBADMSG; -errno: printed
  */
 int profile_save(
 	const struct scan_run *run, const struct profile_options *options, const char *path);

@@ -88,7 +88,8 @@ def session(t, where, value):
         scan(path, '--profile', '-', *wrong, status=2, message=f'{wrong[0]}: expected')
     scan(path, '--bins', '5', status=2, message='only with --profile')
     sparse = record(t, where, 'sparse', 'output.format=csr')
-    want(not scan(sparse, '--profile', '-', message='are no full images'), 'profiles of CSR')
+    want(not scan(sparse, '--profile', '-', status=1, message='are no full images'),
+         'profiles of CSR')
     scan(path, '--profile', f'{where}/none/p.csv', status=1, message='cannot write')
 
 
