@@ -609,7 +609,8 @@ received_nothing(struct run *r, const struct ledger *l)
 		return false;
 	if (r->last.warnings[0][0] != '\0') {
 		note(r, 0, "%s", r->last.warnings[0]);
-		LOG(ERR, "run %s: none of the received packets was usable, see above\n",
+		/* the log may have the warning after this line */
+		LOG(ERR, "run %s: none of the received packets was usable; its warnings say why\n",
 			r->settings.run);
 		return true;
 	}

@@ -1071,7 +1071,7 @@ def a_sender_that_is_not_the_configured_one(where):
         wait('a warning', lambda: process.poll() is not None or log_has(where, 'dropped as foreign'))
         process.send_signal(signal.SIGINT)
         want(process.wait(SECONDS) == 1, 'exit status', process.returncode)
-        want(log_has(where, 'run int: none of the received packets was usable, see above') and
+        want(log_has(where, 'run int: none of the received packets was usable; its warnings say why') and
              log_has(where, '\nwarning\n'), open(f'{where}/log', encoding='utf-8').read())
 
 
