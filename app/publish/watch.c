@@ -55,7 +55,7 @@ struct watch_file {
 	struct watch_series *series;
 	int number;  /* number of the file in the run of the feed */
 	uint64_t at; /* offset of the next batch */
-	/* times on the clock of now() */
+	/* times on the clock of monotonic_ns() */
 	int64_t found_at;    /* the file was found */
 	int64_t grown_at;    /* its last batch was found */
 	int64_t checked_at;  /* its writer was last checked */
