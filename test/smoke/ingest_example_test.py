@@ -24,7 +24,7 @@ def example():
     with open(README, encoding='ascii') as f:
         text = f.read()
     parts, name = {}, None
-    for line in text[text.index('Worked example.'):].splitlines():
+    for line in text[text.index('\nWorked example\n'):].splitlines():
         if re.fullmatch(r'        ([0-9a-f]{2} )*[0-9a-f]{2}', line):
             parts[name] += bytes.fromhex(line)
         elif re.fullmatch(r'    \S.*', line):

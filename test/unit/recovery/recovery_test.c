@@ -1195,7 +1195,7 @@ announce(uint8_t *at, uint64_t digits, uint64_t body)
 {
 	char text[9];
 
-	/* the length of the body, see app/common/README.rst, "Bytes" */
+	/* the length of the body, see app/common/README.rst, "Byte layout" */
 	memcpy(at + 40, &body, sizeof(body));
 	memset(at + digits, '0', 8);
 	snprintf(text, sizeof(text), "%08x", arrow_metadata_crc(at, ARROW_BLOCK, digits));
