@@ -212,7 +212,8 @@ find_changes(const uint64_t *equal, uint32_t words, uint64_t *change, uint64_t s
 	uint32_t i = 0;
 
 	for (uint32_t half = 0; half < 2; half++) {
-		uint64_t bits = 0; /* not in memory, where each addition would wait for the last */
+		/* in a register: additions in memory would depend on each other */
+		uint64_t bits = 0;
 
 		for (; i < words && i < 64 * (half + 1); i += 4) {
 			const __m256i d = changes_of(equal + i, &before);

@@ -817,7 +817,8 @@ cuda_stop(struct gk *gk)
 	ret = is_running(gk);
 	if (ret > 0)
 		return refuse(-EBUSY, "batches are unfinished");
-	if (ret == -EAGAIN) /* it may still run: destroy() ends it */
+	/* the kernel may still run: destroy() ends it */
+	if (ret == -EAGAIN)
 		return -EIO;
 	stop_beat(gk);
 	gk->running = false;

@@ -63,7 +63,7 @@ struct bitshuffle_warp {
 	union {
 		uint32_t match[BITSHUFFLE_CHANGES / 2];
 		uint16_t change[BITSHUFFLE_CHANGES];
-		/* before that: differences of 8 values to the 8 before, 16 bits each */
+		/* earlier: differences of 8 values to the previous 8, 16 bits each */
 		uint2 differ[GK_BITSHUFFLE_BLOCK / 32];
 		uint4 differ4[GK_BITSHUFFLE_BLOCK / 64];
 	};
@@ -364,7 +364,7 @@ struct bitshuffle_sequence {
 	uint32_t from;	   /* first literal, in the planes */
 	uint32_t literals; /* 0: none */
 	uint32_t match;	   /* bytes; 0: the last sequence of the block */
-	uint32_t bytes;	   /* of the whole sequence, compressed */
+	uint32_t bytes;	   /* compressed bytes of the whole sequence */
 };
 
 /*
@@ -421,7 +421,7 @@ bitshuffle_move(struct bitshuffle_warp *s, bool is_one, uint32_t first, uint32_t
 {
 	const uint32_t lane = threadIdx.x % 32;
 	const uint32_t next = __shfl_down_sync(BITSHUFFLE_LANES, is_one ? first : UINT32_MAX, 1);
-	/* of sequences with the same first word, the last one */
+	/* of several sequences with the same first word, only the last one counts */
 	const bool counts = is_one && (lane == 31 || first != next);
 	const uint32_t all = __ballot_sync(BITSHUFFLE_LANES, counts), upto = (2u << lane) - 1;
 	uint32_t moved = 0;
@@ -566,13 +566,13 @@ bitshuffle_copy(uint8_t *to, const uint4 *room, uint32_t from, uint32_t bytes)
 	const uint32_t end = skip + bytes, head = min((skip + 15) / 16 * 16, end);
 	const uint32_t tail = max(end / 16 * 16, head);
 	const uint8_t *byte = (const uint8_t *)room + from - skip;
-	/* of the first 16 bytes of a line, in words of the room */
+	/* where the first 16 bytes of a line are in `room` */
 	const int32_t first = (int32_t)from - (int32_t)skip, shift = first & 15;
 	const uint4 *words = room + (first - shift) / 16;
 	const uint32_t bits = 8 * ((uint32_t)shift % 4);
 	uint8_t *line = to - skip;
 
-	/* the same for all words */
+	/* all words have the same shift */
 	switch (shift / 4) {
 	case 0:
 		bitshuffle_copy_words<0>(line, words, bits, head, tail);

@@ -277,7 +277,7 @@ bits_of_lane(const uint32_t *mask)
 /* Position of a thread's pixels of a chunk in an image. */
 struct spot {
 	uint64_t at;	 /* raster number of its first pixel */
-	uint32_t pixels; /* of the chunk */
+	uint32_t pixels; /* pixels of the chunk */
 	uint32_t holes;
 };
 

@@ -15,11 +15,11 @@
 #include "gk_cuda_pixel.cuh"
 
 struct feed {
-	const struct gk_cuda_coef *coef; /* of chunk 0 */
+	const struct gk_cuda_coef *coef; /* coefficients of chunk 0 */
 	const uint64_t *table;		 /* pointers by tile and frame */
 	uint64_t policy;
 	uint64_t after;	 /* per thread: address of its frame in the chunk after the next; 0: none */
-	uint32_t area;	 /* of the warp, in shared memory */
+	uint32_t area;	 /* area of the warp in shared memory */
 	uint32_t place;	 /* offset in bytes of the words used next */
 	uint32_t before; /* offset of the words used before; the next copy goes there */
 	uint32_t list;	 /* per thread: the frame whose address it looks up, or LIST_NONE */

@@ -81,7 +81,7 @@ label_neighbours(const uint32_t *hits, uint32_t *parent, uint32_t at)
 		return;
 	if (label_is_hit(hits, at - cols)) {
 		label_unite(parent, at, at - cols);
-		return; /* which the other two are neighbours of */
+		return; /* the other two are neighbours of this pixel */
 	}
 	if (fs > 0 && label_is_hit(hits, at - cols - 1))
 		label_unite(parent, at, at - cols - 1);

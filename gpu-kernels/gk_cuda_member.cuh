@@ -23,7 +23,7 @@ static __shared__ struct gang_shared {
 	struct tally tally[GK_CUDA_WARPS][GK_BATCH_MAX];
 	uint32_t kind[GK_BATCH_MAX];
 	struct member member;
-	uint32_t number; /* of the batch */
+	uint32_t number; /* number of the batch */
 	uint32_t served; /* batches of frames so far, including this one */
 	uint32_t took;	 /* batches with trailers among them */
 	uint32_t go;

@@ -43,11 +43,11 @@ copy_pairs(const struct feed *f, uint32_t chunk, uint32_t left)
 /* Pixels of a list of one thread. */
 struct entry {
 	const struct gk_cuda_coef *coef;
-	uint32_t pairs; /* of the chunk, in shared memory */
+	uint32_t pairs; /* coefficient pairs of the chunk in shared memory */
 	uint32_t words;
 	uint32_t wild;
 	uint32_t pixels;
-	uint32_t col; /* of the chunk's first pixel */
+	uint32_t col; /* column of the chunk's first pixel */
 	bool odd;     /* some of this thread's pixels of this frame are odd or may be */
 };
 

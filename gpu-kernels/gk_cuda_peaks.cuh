@@ -36,16 +36,17 @@
 #define PEAK_LANES    0xFFFFFFFFu
 #define PEAK_GROUP    8	  /* pixels that a thread loads at once */
 #define PEAK_STRIDE   129 /* entries of a bin in shared memory: odd, so that bins use all banks */
-#define PEAK_MOST     (GK_CUDA_PEAK_MIN + GK_CUDA_PEAK_INVALID - 1) /* in a table of values */
+/* largest value in a table of values */
+#define PEAK_MOST     (GK_CUDA_PEAK_MIN + GK_CUDA_PEAK_INVALID - 1)
 #define PEAK_WINDOW   192 /* bins in shared memory; those of other bins are counted in `values` */
-#define PEAK_ROWS     32  /* of a window: one row a lane */
+#define PEAK_ROWS     32  /* rows of a window, one per lane */
 #define PEAK_COLS     64
 #define PEAK_ABOVE    4	 /* rows of a window above the seed */
-#define PEAK_SEED_AT  31 /* columns before the seed */
+#define PEAK_SEED_AT  31 /* columns of a window before the seed */
 #define PEAK_DISC     6	 /* pixels of a disc that a thread loads at once */
 #define PEAK_TOGETHER 2	 /* groups of marks that a thread compares at once */
 #define PEAK_UNROLL   8	 /* pixels of a blob that are added without a branch */
-#define PEAK_POLLS    64 /* of a word, between two of `killed` */
+#define PEAK_POLLS    64 /* polls of a word between two polls of `killed` */
 /* Bits of a limit that is not known yet: a NaN that no operation gives. */
 #define PEAK_UNKNOWN 0xFFFFFFFFu
 
@@ -58,7 +59,7 @@ __constant__ struct gk_cuda_peaks peak_args;
 static __shared__ struct peak_shared {
 	struct gk_peak_params params;
 	uint32_t block, blocks;
-	uint32_t slot; /* of the first frame */
+	uint32_t slot; /* slot of the first frame */
 	uint32_t gang;
 	uint32_t nb_frames;
 	uint32_t *arrived; /* blocks that have arrived, summed over all barriers */
@@ -69,8 +70,8 @@ static __shared__ struct peak_shared {
 	uint32_t base;	     /* first bin in shared memory */
 	uint32_t bins;	     /* bins in shared memory */
 	uint32_t n;	     /* entries of a list */
-	uint32_t groups;     /* of 8 pixels with marks */
-	uint32_t place;	     /* of the list in the queue */
+	uint32_t groups;     /* groups of 8 pixels with marks */
+	uint32_t place;	     /* place of the list in the queue */
 } peak_state;
 
 struct peak_count_area {
@@ -493,7 +494,7 @@ peak_clip_bin(uint32_t slot, uint32_t bin)
 		const struct gk_peak_range r = gk_peak_between(&l);
 		struct gk_peak_sums sums = {0, 0, 0};
 
-		/* the same pixels give the same limits in all other rounds */
+		/* same pixels, so all further rounds would give the same limits */
 		if (i > 0 && r.first == last.first && r.last == last.last)
 			break;
 		last = r;
@@ -620,8 +621,8 @@ peak_compare_groups(struct peak_compare_area *a, uint32_t slot, uint32_t at)
 /* A part of a frame: groups of 4 words. */
 struct peak_part {
 	uint32_t f;
-	uint32_t start;	     /* of those in shared memory */
-	uint32_t first, end; /* of those that are the block's own */
+	uint32_t start;	     /* first group that is in shared memory */
+	uint32_t first, end; /* groups of the block itself */
 };
 
 /* The next part of the block's share. The first one follows {UINT32_MAX, 0, UINT32_MAX,
@@ -1028,7 +1029,7 @@ peak_above_sums(const struct gk_peak_frame *f, const struct gk_peak_panel *panel
 		peak_add_lanes<4>(total, value, some);
 		most = one.max > most ? one.max : most;
 	}
-	/* not negative: in the order of integers */
+	/* floats that are not negative have the order of their bits as integers */
 	most = __uint_as_float(__reduce_max_sync(PEAK_LANES, __float_as_uint(most)));
 	return {total[0], total[1], most, total[2], total[3]};
 }
@@ -1050,9 +1051,9 @@ peak_measure(uint32_t slot, uint32_t number, const struct gk_peak_panel *panel,
 	struct gk_peak_sums sums;
 	struct gk_peak_disc disc;
 	int32_t fs = 0, ss = 0, highest;
-	float photons = 0.0f; /* of the lane's pixel */
+	float photons = 0.0f; /* photons of the lane's pixel */
 
-	/* the same in all lanes */
+	/* the result is the same in all lanes */
 	if (!peak_first_centre(&f, panel, blob, n, &fs, &ss, &photons))
 		return GK_PEAK_DROPPED;
 	disc = gk_peak_disc(&f, panel, fs, ss, params->bg_radius);
@@ -1110,13 +1111,13 @@ peak_view_load(uint32_t slot, uint32_t row, uint32_t column)
 		__funnelshift_r(low, middle, (uint32_t)at % 32);
 }
 
-/* A window of a panel around a seed, a row a lane. */
+/* A window of a panel around a seed. Each lane has a row. */
 struct peak_view {
-	uint64_t hits;	/* of the lane's row */
+	uint64_t hits;	/* hits of the lane's row */
 	uint64_t inner; /* pixels of this row that can be seeds */
 };
 
-/* Leave out what is not in the panel. @param fs,ss  of the seed */
+/* Clear the bits of pixels outside the panel. @param fs,ss  position of the seed */
 static __device__ __forceinline__ struct peak_view
 peak_view_in(const struct gk_peak_panel *panel, uint32_t fs, uint32_t ss, uint64_t hits)
 {

@@ -289,11 +289,11 @@ early_lists(const struct gk *gk, struct gang *g, const struct gk_tile *t, uint32
 		f->packed[tile] = GANG_PLACED;
 		at = g->place[tile].start[frame[i]];
 		if (at + nnz > l->nnz_cap)
-			continue; /* it becomes an image */
+			continue; /* the frame becomes an image */
 		gk->tile_ops->csr(t, (const uint16_t *)(uintptr_t)f->packet[tile], bits[i],
 			gk->config.value, (uint16_t *)(f->out + l->col) + at,
 			f->out + l->value + at * l->value_size);
-		/* for the next tile, assuming the same number */
+		/* prefetch for the next tile, assuming as many entries */
 		fetch_lists(l, f->out, at + nnz, nnz);
 	}
 }

@@ -276,7 +276,7 @@ clip_bin(struct gk_peak_finder *f, uint32_t bin)
 		const struct gk_peak_range r = gk_peak_between(&l);
 		struct gk_peak_sums s;
 
-		/* the same pixels give the same limits in all other rounds */
+		/* same pixels, so all further rounds would give the same limits */
 		if (i > 0 && r.first == last.first && r.last == last.last)
 			break;
 		s = sum_between(&v, rest, nb_rest, &r);

@@ -138,7 +138,7 @@ list_odd(const struct gk_tile *t, const uint16_t *raw, const struct chunk *chunk
 	const uint8_t group[], uint32_t n, struct packed *to)
 {
 	uint8_t odd[CHUNK_RUNS * RUN_GROUPS + 1];
-	uint16_t at[CHUNK_RUNS * RUN_GROUPS + 1]; /* of the group in the list */
+	uint16_t at[CHUNK_RUNS * RUN_GROUPS + 1]; /* positions of the groups in the list */
 	uint32_t nb_odd = 0, listed = 0;
 
 	for (uint32_t i = 0; i < n; i++) {

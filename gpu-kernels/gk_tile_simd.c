@@ -63,7 +63,7 @@ _Static_assert(STRIP == STRIP_RUNS * RUN, "a bit a run");
 struct level {
 	float value;
 	bool is_short;
-	int16_t below; /* for a short threshold: the greatest upper half below it */
+	int16_t below; /* if is_short: the greatest upper half below the threshold */
 };
 
 static struct level

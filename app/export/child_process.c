@@ -47,7 +47,7 @@ run_child(void (*call)(void *state), void *state, pid_t parent)
 	static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* it may have ended before */
+	/* the parent may have ended before prctl() */
 	if (getppid() != parent)
 		_exit(1);
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)

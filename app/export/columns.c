@@ -48,7 +48,7 @@ static const struct {
 
 /* The peaks of a batch. */
 struct batch_peaks {
-	const struct selection_row *row; /* of the batch; NULL: none is open */
+	const struct selection_row *row; /* a row of the batch; NULL: none is open */
 	struct scan_peaks peaks;
 };
 

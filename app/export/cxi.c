@@ -14,7 +14,7 @@
 #include "modules.h"
 
 #define VERSION 160
-#define JOULE	1.602176634e-19 /* of an electronvolt */
+#define JOULE	1.602176634e-19 /* joules per electronvolt */
 #define CHUNK	(1u << 18)	/* pixels of a chunk of the mask */
 
 /* Bits of the mask in CXI files. */
@@ -61,7 +61,7 @@ put_instrument(struct h5 *h, hid_t entry, const struct export *e)
 	h5_f64(h, detector, "x_pixel_size", e->geometry->pixel_metres, "m");
 	h5_f64(h, detector, "y_pixel_size", e->geometry->pixel_metres, "m");
 	h5_text(h, detector, "description", facts->description);
-	/* the same objects as in data_1 */
+	/* links to the objects of data_1 */
 	h5_link(h, CXI_DATA, detector, "data");
 	h5_link(h, CXI_MASK, detector, "mask");
 	h5_release(detector);

@@ -44,7 +44,7 @@ export_lock(const char *dir, const char *name, unsigned int wait_ms)
 		(void)unlink(path);
 		return -EOPNOTSUPP;
 	}
-	/* of another user, as of an export that was killed */
+	/* the file may belong to an export of another user that was killed */
 	return export_complain("%s%s", message,
 		fd == -EACCES && access(path, F_OK) == 0
 			? "; remove it if no export into this directory is running"

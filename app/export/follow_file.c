@@ -126,7 +126,7 @@ skip(struct follow_file *g, enum scan_record_state state, uint64_t length)
 	struct stat st;
 	const uint64_t size = fstat(g->fd, &st) == 0 ? st.st_size : 0;
 	const uint64_t blocks = g->at < g->limit ? (g->limit - g->at) / ARROW_BLOCK + 1 : 0;
-	/* of a torn batch, also the length may be wrong */
+	/* if a batch is torn, its length may be wrong, too */
 	const bool torn = state == SCAN_RECORD_PARTIAL && (g->at > size || length > size - g->at);
 
 	if (state == SCAN_RECORD_PARTIAL && !torn) {

@@ -562,7 +562,7 @@ follow_run_poll(struct follow_run *r, bool last)
 		if (ret >= 0)
 			ret = write_master(r, ended || last);
 		else if (ret != -EINTR && !r->is_sparse && !r->file.h.failed)
-			/* of the images before one that cannot be exported */
+			/* keep the images before the one that cannot be exported */
 			(void)write_master(r, true);
 	}
 	if (ret < 0)

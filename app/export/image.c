@@ -21,7 +21,7 @@ image_init(struct image *m, uint32_t rows, uint32_t cols, const uint32_t *mask)
 
 	*m = (struct image){.rows = rows, .cols = cols, .mask = mask};
 	m->photons = malloc(pixels * sizeof(*m->photons));
-	/* at a page, so that the driver of HDF5 writes it from there */
+	/* aligned to a page, so that h5_driver.c writes it without a copy */
 	m->packed = aligned_alloc(ARROW_BLOCK, round_up(gk_bitshuffle_bound(pixels)));
 	if (m->photons != NULL && m->packed != NULL)
 		return 0;

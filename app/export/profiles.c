@@ -39,7 +39,7 @@ static const struct {
 
 /* The profiles of a batch of `frames`. */
 struct batch_profiles {
-	const struct selection_row *row; /* of the batch; NULL: none was opened */
+	const struct selection_row *row; /* a row of the batch; NULL: none was opened */
 	bool ok;
 	struct scan_radial_batch batch;
 };

@@ -552,7 +552,7 @@ sparse_live_finish(struct sparse_live *s, struct export *e)
 {
 	char path[PATH_MAX];
 
-	/* their numbers have no gaps */
+	/* part files are numbered without gaps */
 	for (uint32_t number = s->own;; number++) {
 		part_path(e, number, path);
 		if (unlink(path) == 0)

@@ -351,7 +351,7 @@ begin_join(struct feed_cursor *c)
 	for (uint64_t i = 0; c->published != NULL && i < rows; i++)
 		c->published[i] = feed_is_image(&c->current->series, kind[i]);
 	c->rows_tried = 0;
-	/* without memory, images go without their rows */
+	/* out of memory: publish the images without rows */
 	c->joined = rows == 0 || c->published == NULL ||
 		rows_begin(&c->join, c->record, c->published) < 0;
 }

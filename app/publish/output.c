@@ -59,7 +59,7 @@ struct output {
 	zmq_msg_t next_message; /* encoded message, if `pending` */
 	enum pending pending;
 	int64_t seen_ns; /* time at which the image of next_message was found */
-	bool no_row;	 /* that image has no row of `frames` */
+	bool no_row;	 /* the image of next_message has no row of `frames` */
 	bool closed;	 /* no message will follow */
 	/* buffers for the pixels of an image */
 	int16_t *photons;
@@ -655,7 +655,7 @@ note_connection(struct output *o, uint32_t fd, bool begins)
 	if (fd / 8 >= o->max_connection) {
 		more = begins ? realloc(o->connection, max) : NULL;
 		if (more == NULL) {
-			/* without memory, images are encoded whether a client is there or not */
+			/* out of memory: the count stays, so all images are encoded */
 			o->connections += begins;
 			return;
 		}

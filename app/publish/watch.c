@@ -505,7 +505,7 @@ reserve_memory(const struct wire_series *s, unsigned int messages)
 	const size_t image = (size_t)s->rows * s->cols * sizeof(int16_t);
 
 	scan_memory_reserve(image * RESERVED_IMAGES + WIRE_REST, RECORDS_MAX);
-	/* those of batches are large enough, too */
+	/* for encoded images; memory of batches is large enough for them, too */
 	scan_memory_reserve(wire_image_size(s), RECORDS_MAX + messages);
 }
 
@@ -734,7 +734,7 @@ static void
 skip_damage(struct watch *w, struct watch_file *f, enum scan_record_state state, uint64_t length)
 {
 	const uint64_t size = file_size(f);
-	/* of a torn batch, also the length may be wrong */
+	/* if a batch is torn, its length may be wrong, too */
 	const bool whole = state == SCAN_RECORD_PARTIAL && length <= size && f->at <= size - length;
 
 	counter_add(&w->stats.damaged, 1);

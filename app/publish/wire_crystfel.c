@@ -150,7 +150,7 @@ wire_crystfel(struct message *m, const struct wire_series *s, const struct wire_
 	msgpack_packer p;
 
 	message_clear(m);
-	/* at once, so that nothing is copied to a larger buffer */
+	/* reserve all at once: a growing buffer would be copied */
 	(void)message_room(m, wire_image_size(s));
 	msgpack_packer_init(&p, m, put);
 	msgpack_pack_array(&p, 1);

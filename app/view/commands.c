@@ -34,7 +34,7 @@ static const struct command store[] = {
 	{"/braggline/rdma", SOURCE_STORE, true},
 };
 
-/* those that change a receiver */
+/* commands that change the state of a receiver */
 static const char *const control[] = {
 	"/braggline/run/configure",
 	"/braggline/run/arm",

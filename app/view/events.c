@@ -16,7 +16,7 @@ struct stream {
 	struct MHD_Connection *connection;
 	const struct source *only;
 	bool used;
-	bool suspended; /* by a call that found nothing new */
+	bool suspended; /* suspended by a callback that found no new event */
 	bool beat;	/* a comment is due */
 	size_t next;	/* topic at which the next search begins */
 	char *text;	/* being sent */

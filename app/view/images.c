@@ -315,13 +315,13 @@ read_geometry(const struct live_reader *r, struct geometry **g, struct pixels_pi
 	return ret == -EINVAL ? -EPROTO : ret;
 }
 
-/** From the picture to the raster. */
+/** Cached mapping from pixels of the picture to those of the raster. */
 struct images_cache {
 	pthread_mutex_t lock;
-	uint32_t rows, cols; /* of the raster */
-	uint64_t id;	     /* of the live file */
+	uint32_t rows, cols; /* size of the raster */
+	uint64_t id;	     /* identity of the live file */
 	int32_t *pixel; /* [height][width]: index in the raster, -1: none. NULL: as the raster */
-	uint32_t width, height; /* 0: nothing is known */
+	uint32_t width, height; /* 0: not computed yet */
 };
 
 struct images_cache *
@@ -604,7 +604,7 @@ images_window(const char *path, enum request_plane plane, const struct request_w
 /** Tensors of a safetensors file. Their data follow each other in this order. */
 struct tensors {
 	json_t *head;
-	uint64_t size; /* of the data */
+	uint64_t size; /* bytes of the data */
 };
 
 static void

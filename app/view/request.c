@@ -17,7 +17,7 @@
 
 static const char sources[] = API "sources";
 static const char runs[] = API "runs/";
-/* of names in paths */
+/* characters allowed in names in paths */
 static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
 
 static_assert(REQUEST_COMMAND_LEN == LIMIT_COMMAND + 1, "DPDK's limit");

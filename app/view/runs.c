@@ -32,7 +32,7 @@ struct entry {
 	uint64_t bytes;
 	int64_t changed; /**< ns since 1970 */
 	bool counted;
-	uint64_t rows; /**< of a complete Arrow file */
+	uint64_t rows; /**< rows of a complete Arrow file */
 	int64_t first; /**< ns since 1970: receive time of the first frame; 0: not known */
 };
 
@@ -55,7 +55,7 @@ struct runs {
 	pthread_mutex_t lock; /* protects the fields below */
 	pthread_cond_t wake;
 	bool stop;	       /* also read without the lock: atomic */
-	struct entries listed; /* of the runs in `text`; changed only by the thread */
+	struct entries listed; /* files of the runs in `text`; changed only by the thread */
 	char *text;
 };
 

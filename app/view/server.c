@@ -30,7 +30,7 @@
 #define BEAT_TICKS 10
 #define FILE_BLOCK (256u << 10) /* bytes of a file that are read at a time */
 
-/* of GnuTLS; RFC 8996 forbids TLS 1.0 and 1.1 */
+/* priority string of GnuTLS; RFC 8996 forbids TLS 1.0 and 1.1 */
 #define PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
 #define POLICY                                                     \

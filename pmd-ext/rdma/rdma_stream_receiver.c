@@ -921,7 +921,7 @@ tail_send(struct rdma_stream_receiver *r)
 		.remote_addr = r->card.tail_addr,
 		.rkey = r->card.tail_rkey};
 	const bool moved = r->window.next != r->tail_sent || r->window.seen != r->seen_sent;
-	/* without loss both grow together, and one WRITE reports both */
+	/* without loss, `next` and `seen` advance together and one WRITE reports both */
 	const uint64_t unsent = RTE_MAX(r->window.next - r->tail_sent,
 		r->window.seen > r->seen_sent ? r->window.seen - r->seen_sent : 0);
 	struct conn *c = conn_find_unused(r);

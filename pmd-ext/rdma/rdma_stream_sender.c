@@ -660,7 +660,7 @@ member_poll(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 		member_remove(m);
 		return false;
 	}
-	/* by its first WRITE, the member accepts the card */
+	/* the first WRITE of the member accepts the card */
 	if (beat && member_state_change(m, MEMBER_INVITED, MEMBER_ACTIVE))
 		s->info.joined++;
 	if (__atomic_load_n(&m->line->left, __ATOMIC_ACQUIRE) &&

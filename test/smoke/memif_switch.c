@@ -28,8 +28,8 @@
 #define ROOM	    8448
 #define NO_PORT	    UINT16_MAX
 
-static struct rte_ether_addr address[PORTS]; /* of the last frame that came from a port */
-static uint64_t chance;			     /* of a loss, of 2^32 */
+static struct rte_ether_addr address[PORTS]; /* source address of the last frame from each port */
+static uint64_t chance;			     /* probability of a loss, in units of 2^-32 */
 static uint64_t lost;
 static volatile sig_atomic_t stop;
 

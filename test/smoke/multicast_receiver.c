@@ -39,7 +39,7 @@
 struct stream {
 	struct rdma_stream_receiver *r;
 	uint8_t message[MESSAGE];
-	struct ingest_fragment f; /* of the message; offset: of the next fragment */
+	struct ingest_fragment f; /* header of the message; `offset` is that of the next fragment */
 	uint64_t next;		  /* number of the next packet */
 	uint64_t run;
 	bool open;

@@ -9,8 +9,9 @@
 #define TIMER_SLACK_NS 1000 /* the default is longer than the sleep */
 
 /* A sleep is at most this part of the time waited so far, and at least POLL_PAUSE_SHORT_US. */
-#define PART_OF_WAIT  64
-#define PART_OF_LATER 4 /* the same with POLL_LATER, and at least POLL_PAUSE_LONG_US */
+#define PART_OF_WAIT 64
+/* With POLL_LATER: at most this part, and at least POLL_PAUSE_LONG_US. */
+#define PART_OF_LATER 4
 
 static uint64_t
 now_us(void)

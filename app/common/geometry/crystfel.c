@@ -21,7 +21,7 @@ enum dim {
 	DIM_FRAME = -3,
 	DIM_SS = -2,
 	DIM_FS = -1,
-	/* from 0 on: a fixed index */
+	/* values from 0 are a fixed index */
 };
 
 /* Values that a panel must have: bits of draft.given. */

@@ -164,7 +164,7 @@ pixels_picture(const struct geometry *g, struct pixels_picture *out)
 	}
 	if (!(right - left <= PIXELS_SIDE_MAX && top - bottom <= PIXELS_SIDE_MAX))
 		return -ERANGE;
-	/* without the rounding errors of corners, which would add a column */
+	/* 1e-6: rounding errors of corners must not add a column */
 	out->width = (uint32_t)fmax(ceil(right - left - 1e-6), 1);
 	out->height = (uint32_t)fmax(ceil(top - bottom - 1e-6), 1);
 	out->left = left;

@@ -60,7 +60,7 @@ dir_lock_release(int fd)
 	h = *at;
 	if (h != NULL)
 		*at = h->next;
-	/* before another thread may share it */
+	/* close within the mutex: another thread must not share this descriptor */
 	close(fd);
 	pthread_mutex_unlock(&held_mutex);
 	free(h);
@@ -147,7 +147,7 @@ replace(int old, const char *path, unsigned int wait_ms)
 	ret = file_lock(fd, wait_ms);
 	if (ret == 0 && (!is_at(fd, new) || !is_at(old, path)))
 		ret = -EAGAIN;
-	/* not a file of another user: its owner is about to change */
+	/* the owner of the file is changed next, so it must not be a file of another user */
 	if (ret == 0 && (fstat(fd, &st) < 0 || st.st_nlink != 1 || st.st_size != 0))
 		ret = -EPERM;
 	if (ret == -EPERM) {

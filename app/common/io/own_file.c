@@ -19,7 +19,7 @@ static const struct rule {
 	mode_t others; /* mode bits that it must not have */
 	/* accepted with these bits if it is sticky: users cannot remove or rename others' files */
 	bool sticky;
-	bool nofollow; /* it must not be a link */
+	bool nofollow; /* must not be a symbolic link */
 	mode_t make;
 	const char *what; /* what other users could do with such a bit */
 	const char *mend;
@@ -36,7 +36,7 @@ own_memory_folder(void)
 	static char path[64];
 	struct statfs fs;
 
-	/* in a container, /run is often on its disk */
+	/* in a container, /run is often on disk instead of tmpfs */
 	if (geteuid() == 0 && statfs("/run", &fs) == 0 && fs.f_type == TMPFS_MAGIC)
 		return "/run/braggline";
 	snprintf(path, sizeof(path), "/dev/shm/braggline-%u", geteuid());

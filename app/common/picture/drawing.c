@@ -67,7 +67,7 @@ set_font(cairo_t *cr)
 {
 	cairo_font_options_t *o = cairo_font_options_create();
 
-	/* the same pixels for any options of the user's desktop */
+	/* the pixels must not depend on the font options of the user's desktop */
 	cairo_font_options_set_antialias(o, CAIRO_ANTIALIAS_GRAY);
 	cairo_font_options_set_hint_style(o, CAIRO_HINT_STYLE_SLIGHT);
 	cairo_font_options_set_hint_metrics(o, CAIRO_HINT_METRICS_ON);

@@ -385,7 +385,7 @@ draw_axes(struct figure *f, struct figure_place at)
 {
 	const struct panels *p = f->panels;
 	cairo_t *cr = drawing_cairo(f->drawing);
-	const double dots = (double)at.zoom / p->by; /* of a pixel */
+	const double dots = (double)at.zoom / p->by; /* dots per pixel */
 	const int width = p->width * at.zoom, height = p->height * at.zoom;
 	struct drawing_font font = font_of(f, DRAWING_CENTRE);
 	char text[TICKS_TEXT_LEN];

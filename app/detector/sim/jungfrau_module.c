@@ -197,7 +197,7 @@ jungfrau_module_draw_specials(const struct jungfrau_module *module, uint64_t key
 			raw[pixel] = JUNGFRAU_RAW_INVALID | (random & JUNGFRAU_RAW_ADC_MASK);
 			break;
 		case JUNGFRAU_FLICKERING:
-			/* so little light is not visible in a forced stage */
+			/* a forced gain stage does not show so little light */
 			if (random % FLICKER_ONE_IN != 0 || raw[pixel] >= JUNGFRAU_RAW_G1)
 				break;
 			raw[pixel] = jungfrau_module_raw(module, pixel, seconds,

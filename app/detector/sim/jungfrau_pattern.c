@@ -129,7 +129,7 @@ consider(void *context, const struct crystal_reflection *reflection)
 
 	if (search->count == CANDIDATES)
 		return;
-	/* without a file, frames stay those of earlier versions */
+	/* without a geometry file, frames must be identical to those of earlier versions */
 	if (pattern->geometry.places != NULL) {
 		if (!turn_onto_sphere(k, pattern->wavelength, turned))
 			return;

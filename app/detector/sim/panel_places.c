@@ -19,14 +19,14 @@ static_assert(GEOMETRY_PANELS_MAX < NO_PANEL, "panels have 15 bits");
 struct plane {
 	double corner[3], fs[3], ss[3];
 	double normal[3]; /* fs x ss */
-	double square;	  /* of the normal */
+	double square;	  /* squared length of the normal */
 	double height;	  /* normal . corner */
 };
 
 struct panel_places {
 	struct geometry geometry;
 	struct plane plane[GEOMETRY_PANELS_MAX];
-	uint16_t panel[]; /* of each pixel, with NOT_USED */
+	uint16_t panel[]; /* [pixels] panel of each pixel; NOT_USED: none */
 };
 
 static double

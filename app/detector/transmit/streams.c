@@ -471,7 +471,7 @@ take_event(struct transmit_streams *s, const struct rdma_event *event)
 {
 	struct stream *stream = event->conn != NULL ? rdma_conn_context(event->conn) : NULL;
 
-	/* without a connection, only a queue pair can fail */
+	/* an event without a connection is an error of a queue pair */
 	for (uint32_t i = 0; stream == NULL && event->qp != NULL && i < s->nb_streams; i++)
 		if (s->stream[i].qp == event->qp)
 			stream = &s->stream[i];

@@ -18,7 +18,7 @@
 struct roce_stream {
 	struct roce_path path;
 	uint32_t qpn;
-	uint32_t psn; /* of the next packet */
+	uint32_t psn; /* PSN of the next packet */
 };
 
 struct roce_packets {

@@ -53,7 +53,7 @@ enum gpu_host_kind {
 struct gpu_host_region {
 	enum gpu_host_kind kind;
 	bool cpu_mapped;
-	struct host_block block; /* of an allocation */
+	struct host_block block; /* memory, if it is an allocation */
 	size_t size;		 /* requested bytes */
 };
 

@@ -70,7 +70,7 @@ struct replay_roce {
 	uint32_t nb_layouts, nb_tables;
 	struct layout layouts[LAYOUTS_MAX];
 	struct crc_table tables[TABLES_MAX];
-	struct renumbered state[]; /* by index in packets */
+	struct renumbered state[]; /* indexed as the packets of the file */
 };
 
 /* ---- rewriting ---- */

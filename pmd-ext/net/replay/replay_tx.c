@@ -22,7 +22,7 @@ struct replay_tx_file {
 	rte_spinlock_t lock; /* the queues share the file */
 	pcap_t *pcap;
 	pcap_dumper_t *dump;
-	int error;			 /* of the failed write; the file is not written after it */
+	int error; /* errno of the first failed write, after which nothing is written; 0: none */
 	uint64_t lost;			 /* frames lost since, up to the next log message */
 	uint8_t frame[REPLAY_FRAME_MAX]; /* linearized segments */
 };

@@ -372,7 +372,7 @@ static void
 place_emit(void *arg, const struct batch *b)
 {
 	unsigned int i, parts = 0;
-	const uint8_t *end = NULL; /* of the part before; NULL: elsewhere */
+	const uint8_t *end = NULL; /* end of the previous part; NULL: the next part is elsewhere */
 	uint64_t there = 0, last = 0;
 	uint32_t crc = 0;
 
@@ -539,7 +539,7 @@ bytes_do_not_depend_on_the_place(void **state)
 	check_placed(GK_VALUE_F32, false, 200, false, 5, 1);
 	assert_true(place.placed > 10);
 	assert_true(place.empty > 1);
-	/* not those of chunks, which are compressed to that place */
+	/* values of chunks are not copied: they are compressed to their place */
 	assert_true(place.copied <= place.kept);
 	check_placed(GK_VALUE_F32, false, 200, false, 5, 2);
 	assert_true(place.placed > 10);
@@ -737,7 +737,7 @@ references(void **state)
 	/* the limit ends no batch */
 	check_references(GK_VALUE_F32, false, GK_KIND_IMAGE, 3);
 	assert_int_equal(referred.most, 3);
-	/* of CSR data the values stay where they are */
+	/* the values of CSR data are not copied */
 	check_references(GK_VALUE_F32, false, GK_KIND_CSR, 128);
 	assert_int_equal(referred.most, 10);
 	assert_true(referred.copied < referred.kept * 7 / 4);

@@ -120,7 +120,7 @@ later(void **state)
 {
 	assert_in_range(sleeps(POLL_LATER, 500000), 20, 60);
 	assert_in_range(sleeps(POLL_LATER, 10500000) - sleeps(POLL_LATER, 500000), 490, 510);
-	/* it is soon awake for packets that follow others */
+	/* no sleep soon after packets, so that more packets do not wait */
 	assert_int_equal(sleeps(POLL_LATER, POLL_PAUSE_LINGER_US), 0);
 	assert_in_range(sleeps(POLL_PACKETS, 10000000), 9000, 12000);
 }

@@ -34,7 +34,7 @@ static struct {
 	uint8_t slot[sizeof(struct ingest_fragment) + 4096];
 	uint8_t message[MESSAGE];
 	uint32_t have;	  /* bytes of the message */
-	uint32_t tile[8]; /* of the first messages */
+	uint32_t tile[8]; /* tile numbers of the first messages */
 } ring;
 
 static struct transmit_frame frame;

@@ -24,7 +24,7 @@ struct run {
 	TAILQ_ENTRY(run) next;
 	uintptr_t first, end;
 	unsigned int refs;
-	bool registered;	      /**< by this file; false: by the application before */
+	bool registered; /**< this file registered the pages; false: the application did */
 	bool ports[RTE_MAX_ETHPORTS]; /**< ports for which the pages are mapped */
 };
 

@@ -266,7 +266,7 @@ roce_qp_state(const struct rdma_qp *qp)
 struct modify {
 	struct roce_qp *qp;
 	const struct roce_qp_modify *to;
-	uint32_t link_mbps; /**< for the transition to RDMA_QP_RTS; 0: unknown */
+	uint32_t link_mbps; /**< link speed, for the transition to RDMA_QP_RTS; 0: unknown */
 };
 
 static void

@@ -144,7 +144,7 @@ roce_read_place_ahead(struct roce_qp *qp, const struct roce_packet *pkt)
 		rr->seen_psn = roce_psn_add(pkt->psn, 1);
 		if (pkt->psn != seen) {
 			request_gap(qp, seen);
-			r->rtt_start = 0; /* its response may be among them */
+			r->rtt_start = 0; /* the timed response may be in the gap */
 			roce_requester_shrink(r);
 		}
 		if (seen == r->una_psn)

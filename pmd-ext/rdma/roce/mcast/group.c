@@ -80,7 +80,7 @@ igmp_decode(const uint8_t *payload, unsigned int length, struct roce_group_msg *
 		if (length > IGMP_BYTES && length < IGMP_QUERY3)
 			return -EPROTO;
 		msg->version = length > IGMP_BYTES ? 3 : 2;
-		/* in tenths of a second; version 1 has 0 and means ten seconds */
+		/* the field is in tenths of a second; 0 is IGMPv1, which means ten seconds */
 		msg->response_ms = 100 *
 			(msg->version == 3	     ? code_value(payload[1], 4)
 					: payload[1] ? payload[1]
