@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 
-from rxe_vm import BOOT_SECONDS, SKIP, Broken, Guest, Missing, die_with_us
+from rxe_vm import BOOT_SECONDS, SKIP, Broken, Guest, Missing, die_with_parent
 
 OURS, THEIRS = '10.99.0.1', '10.99.0.2'
 # Ethernet MTU for each RoCE MTU: rdma_rxe uses the largest that leaves room for 80 bytes of headers
@@ -89,7 +89,7 @@ class Run:
              f'--vdev=net_vhost0,iface={bench.socket},queues=1,client=1', '--', mode, '--device',
              f'roce:port=0,ip={OURS}/24{bench.device_options}', '-e', *extra, *options.split()],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
-            preexec_fn=die_with_us)
+            preexec_fn=die_with_parent)
 
     @property
     def output(self):

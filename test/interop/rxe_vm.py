@@ -46,7 +46,7 @@ import time
 import rxe_image
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../smoke'))
-from background import die_with_us  # noqa: E402
+from background import die_with_parent  # noqa: E402
 
 Missing = rxe_image.Missing
 TIMED_OUT, BROKEN, SKIP = 124, 125, 77
@@ -160,7 +160,7 @@ class Guest:
         with open(self._path('errors'), 'wb') as errors:
             self.vm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                        stderr=errors, bufsize=0,
-                                       preexec_fn=die_with_us)
+                                       preexec_fn=die_with_parent)
         self.number = 0
         self.job = Job(self, 0, BOOT_SECONDS)
         threading.Thread(target=self._read, daemon=True).start()

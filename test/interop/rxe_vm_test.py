@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from rxe_vm import Broken, Guest, Missing, SKIP, TIMED_OUT, die_with_us, rping, wait_for
+from rxe_vm import Broken, Guest, Missing, SKIP, TIMED_OUT, die_with_parent, rping, wait_for
 
 MTU = 9000
 
@@ -34,7 +34,7 @@ def testpmd(folder, log):
          '--auto-start', '--forward-mode=io', '--total-num-mbufs=4096', '--mbuf-size=10240',
          f'--max-pkt-len={MTU + 18}', '--nb-cores=1', '--stats-period=3600'],
         stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=folder,
-        preexec_fn=die_with_us)
+        preexec_fn=die_with_parent)
     for i in range(2):
         wait_for(f'{folder}/nic{i}')
     return process

@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 from rdma_peer import ETHERNET_MAX, LINK, OURS, PATIENT, THEIRS
-from rxe_vm import Broken, Guest, Missing, SKIP, die_with_us, rping
+from rxe_vm import Broken, Guest, Missing, SKIP, die_with_parent, rping
 
 EAL = '--no-huge -m 64 --no-pci --no-shconf --no-telemetry'
 TOOL = f'braggline-rdma {EAL} --'
@@ -90,7 +90,7 @@ class Host:
              f'--vdev=net_vhost0,iface={folder}/nic,queues=1,client=1', '--',
              *words.split(), '--device', f'roce:port=0,ip={OURS}/24,mtu=4096', '-e'],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
-            preexec_fn=die_with_us)
+            preexec_fn=die_with_parent)
 
     def output(self):
         with open(self.log.name, encoding='utf-8', errors='replace') as f:

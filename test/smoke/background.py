@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 
-def die_with_us():
+def die_with_parent():
     """preexec_fn of a process that must end when this one ends, for any reason."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
@@ -28,4 +28,4 @@ def start(command, **more):
     """Start a process in its own session, as services are started ("Stalled disks" in the store's
     README). It is killed when this process ends, for any reason."""
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True,
-                            preexec_fn=die_with_us, **more)
+                            preexec_fn=die_with_parent, **more)

@@ -158,7 +158,7 @@ def egress_is_checked_without_changes(where):
 
 
 @case
-def advice_on_memory_is_enough(where):
+def advised_memory_is_sufficient(where):
     eal = list(replay(where))
     arguments = ('--set', f'output.directory={where}/out', '--set', 'port 0.device=net_replay0',
                  '--set', 'gpu.outputs=400')

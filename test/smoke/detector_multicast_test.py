@@ -164,7 +164,7 @@ def a_silent_member_is_removed(where):
 
 
 @case
-def a_slow_member_is_named(where):
+def a_slow_member_is_reported(where):
     """A signal ends the run. What members lack is reported after a second."""
     run = members_start(where, 2, dies=True)
     try:

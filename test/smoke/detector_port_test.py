@@ -132,7 +132,7 @@ def over_memif(where, *options, settings=()):
 
 
 @case
-def mistakes_are_named(where):
+def mistakes_are_reported(where):
     for command, status, text in (
             ([DETECTOR, '--port', 'net_null0'], 2, 'EAL options'),
             ([DETECTOR, '--no-huge', '--', '--pcap', 'x'], 2, '--port'),

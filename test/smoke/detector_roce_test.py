@@ -70,12 +70,12 @@ def whole_run(where, transport, **how):
 
 
 @case
-def writes_are_the_packets(where):
+def packets_arrive_by_write(where):
     whole_run(where, 'write')
 
 
 @case
-def sends_are_the_packets(where):
+def packets_arrive_by_send(where):
     whole_run(where, 'send')
 
 

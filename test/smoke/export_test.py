@@ -37,7 +37,7 @@ def refused(where, text, *arguments, status=1):
 
 
 @case
-def pixels_and_peaks_are_the_runs(where):
+def pixels_and_peaks_equal_the_run(where):
     run = receive('image')
     frames = kept(run)
     want(len(frames) > 8, frames)
@@ -67,7 +67,7 @@ def pixels_and_peaks_are_the_runs(where):
 
 
 @case
-def columns_are_the_runs(where):
+def columns_equal_the_run(where):
     run = receive('image')
     rows = table(run)
     export('--output', where, run)
@@ -84,7 +84,7 @@ def columns_are_the_runs(where):
 
 
 @case
-def profiles_are_the_runs(where):
+def profiles_equal_the_run(where):
     run = receive('profiles', 'radial.bins=50', 'radial.unit=2theta')
     rows = table(run)
     export('--output', where, run)
@@ -110,7 +110,7 @@ def profiles_are_the_runs(where):
 
 
 @case
-def geometry_is_the_runs(where):
+def geometry_equals_the_run(where):
     run = receive('image')
     export('--output', where, run)
     with open(f'{where}/lyso.geom', encoding='ascii') as stream:
@@ -456,7 +456,7 @@ def one_panel_has_a_poni_file_and_a_mask(where):
 
 
 @case
-def a_longer_export_of_this_name_is_named(where):
+def a_longer_export_of_this_name_is_reported(where):
     run = receive('image')
     frames = kept(run)
     export('--output', where, '--images-per-file', '4', run)
@@ -684,7 +684,7 @@ def a_file_system_without_locks_is_a_warning(where):
 
 
 @case
-def a_full_disk_is_named(where):
+def a_full_disk_is_reported(where):
     csr = receive('csr', 'output.format=csr')
 
     def limit(size):
@@ -721,7 +721,7 @@ def parts_of_stores_are_one_run(where):
 
 
 @case
-def damage_is_named(where):
+def damage_is_reported(where):
     run = receive('image')
     small = receive('small', 'output.images_interval=2')
     for name in os.listdir(run):
@@ -761,7 +761,7 @@ def damage_is_named(where):
 
 
 @case
-def what_cannot_be_exported_is_named(where):
+def what_cannot_be_exported_is_reported(where):
     refused(where, r'images are CSR.*--format sparse', receive('csr', 'output.format=csr'))
     flat = receive('flat', geometry=False)
     refused(where, r'no geometry.*--geometry FILE', flat)
@@ -789,7 +789,7 @@ def oracle(name):
 
 
 @case
-def sparse_frames_are_the_runs(where):
+def sparse_frames_equal_the_run(where):
     for name, kind in ('csr', 'i2'), ('csr_float', 'f4'):
         run = receive(name, 'output.format=csr',
                       f'output.value={"int16" if kind == "i2" else "float32"}')

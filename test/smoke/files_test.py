@@ -119,7 +119,7 @@ def two_members_fetch_files_over_a_lossy_link(where):
 
 
 @case
-def what_is_no_regular_file_stays(where):
+def files_that_are_not_regular_stay(where):
     (path,) = make(where, mask=5000)
     os.makedirs(f'{where}/a')
     os.symlink('/dev/null', f'{where}/a/mask')

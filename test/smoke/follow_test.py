@@ -303,7 +303,7 @@ def runs_that_were_complete_are_left_alone_in_the_background(where):
 
 
 @case
-def what_cannot_be_followed_is_named(where):
+def what_cannot_be_followed_is_reported(where):
     with follower(where, status=0):
         wait('the lock', lambda: os.path.exists(f'{where}/.export.lock'))
         _, err = export('--follow', where, status=1)

@@ -39,14 +39,14 @@ def slots(recv):
     return journal['slots'], journal['slots_held']
 
 
-def want_no_copy(recv):
+def check_no_copy(recv):
     """Nothing is copied, unless batches hold nearly all slots because this machine is slow."""
     found = recv.get('writer')
     full = slots(recv)[1] > SLOTS - 10
     want(found['copied_bytes'] == found['no_journal_slot'] == 0 or full, found)
 
 
-def want_no_more_copies(recv):
+def check_no_more_copies(recv):
     """Images that come from now on are not copied. One batch may have begun with copies."""
     def next_image():
         kept = count(recv, 'kept_bytes')
@@ -64,7 +64,7 @@ def kill_receiver(w):
     w.hold('store0')
     # a batch has two frames
     wait('batches that refer to slots', lambda: slots(recv)[1] >= 20)
-    want_no_copy(recv)
+    check_no_copy(recv)
     w.kill('recv0')
     begin = w.begin('recv0')
     w.wait_for('recv0', begin, w.READY['recv'])
@@ -74,7 +74,7 @@ def kill_receiver(w):
     w.go_on('store0')
     receive(recv)
     wait('slots that are free again', lambda: slots(recv)[1] < 20)
-    want_no_more_copies(recv)
+    check_no_more_copies(recv)
     print(f'{held} of {slots(recv)[0]} slots were held by the killed receiver', flush=True)
 
 

@@ -1362,7 +1362,7 @@ def a_directory_below_one_of_another_user(where):
 
 
 @case
-def a_directory_of_others_is_named_once(where):
+def a_directory_of_others_is_reported_once(where):
     """By --recover, which prints a report of each file."""
     os.mkdir(f'{where}/theirs')
     os.chmod(f'{where}/theirs', 0o777)

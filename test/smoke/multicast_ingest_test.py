@@ -252,7 +252,7 @@ def a_killed_receiver_does_not_stop_others(where):
 
 
 @case
-def what_fails_is_named(where):
+def multicast_failures_are_reported(where):
     """A receiver whose buffers are too few, and one that has the wrong address of the detector. Neither
     is a member."""
     simulate(where)
@@ -269,7 +269,7 @@ def what_fails_is_named(where):
 
 
 @case
-def a_group_that_does_not_arrive_is_named(where):
+def a_group_that_does_not_arrive_is_reported(where):
     """The detector has another group than a receiver, which READs all packets. A receiver without a key is
     refused with a message."""
     simulate(where)

@@ -801,7 +801,7 @@ def runs_that_end_begin_later_and_follow(where):
 
 
 @case
-def a_run_that_has_not_begun_is_named(where):
+def a_run_that_has_not_begun_is_reported(where):
     run = receive('image')
     with Publisher(where, '--stream2', ANY, '--run', 'lyso', f'{where}/later') as p:
         client = Client(zmq.PULL, p.address['stream2'])
@@ -1055,7 +1055,7 @@ def images_wait_while_clients_have_all_descriptors(where):
 
 
 @case
-def what_is_no_file_is_named(where):
+def what_is_no_file_is_reported(where):
     os.mkdir(f'{where}/run')
     with Publisher(where, '--crystfel', ANY, f'{where}/run', f'{where}/later') as p:
         with open(f'{where}/later', 'wb'):
@@ -1221,7 +1221,7 @@ def raw_images_are_published_on_demand(where):
 
 
 @case
-def mistakes_are_named(where):
+def mistakes_are_reported(where):
     for options, text in (
             ((), 'expected a directory'),
             (('--crystfel', 'localhost:1', where), '--crystfel localhost:1: expected tcp://HOST:PORT'),

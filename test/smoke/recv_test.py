@@ -119,7 +119,7 @@ def help_and_version(where):
 
 
 @case
-def mistakes_are_named(where):
+def mistakes_are_reported(where):
     write_pcap(f'{where}/in.pcap', module(where, 1))
     with open(f'{where}/short.bin', 'wb') as f:
         f.write(bytes(100))
@@ -295,7 +295,7 @@ def forged_packets_change_nothing(where):
 
 
 @case
-def swapped_cables_are_named(where):
+def swapped_cables_are_reported(where):
     real = module(where, 4, '--modules', '2')
     port = 50001
     swap = [changed(p, 36, struct.pack('>H', 2 * port + 1 - struct.unpack('>H', p[36:38])[0]))

@@ -205,7 +205,7 @@ def faults_are_counted(where):
 
 
 @case
-def strangers_place_nothing(where):
+def messages_of_unknown_senders_are_dropped(where):
     """Messages with another key, address, queue pair, source or transport are dropped, by cause."""
     udp = simulate(where)
     for name, change, cause in (

@@ -76,7 +76,7 @@ def slow_sources_do_not_delay_the_end(where):
 
 
 @case
-def a_reply_is_one_to_its_command(where):
+def only_a_reply_to_the_command_is_passed_on(where):
     """What is passed on as the reply to a command has that command as its only key."""
     replies = {'good': lambda command: reply(command, {'n': 1}),
                'another': lambda command: b'{"/braggline/other":{}}',
@@ -113,7 +113,7 @@ def a_reply_is_one_to_its_command(where):
 
 
 @case
-def commands_follow_each_other(where):
+def a_command_is_accepted_after_the_last_answer(where):
     """When the answer to a command has arrived, the next one is accepted."""
     with answering(f'{where}/socket'), serve(f'{where}/socket', '--control',
                                              *token_file(where)) as server:
@@ -239,7 +239,7 @@ def exchange(server, *lines):
 
 
 @case
-def requests_mean_one_thing(where):
+def ambiguous_requests_are_refused(where):
     os.mkdir(f'{where}/runs')
     with open(f'{where}/runs/x_frames.arrow', 'wb') as stream:
         stream.write(b'0123456789')

@@ -120,7 +120,7 @@ def plane(server, name):
 
 
 @case
-def pixels_are_the_files(where):
+def pixels_equal_the_live_file(where):
     with running('veto.dry_run=yes') as (_, telemetry, data), serving(BUILD, SOCKET) as server:
         start(telemetry, where, 'sparse', 'output.format=csr')
         preview = stop(telemetry)

@@ -98,7 +98,7 @@ class Switch:
         os.set_blocking(0, False)
         self.selector.register(0, selectors.EVENT_READ, None)
 
-    def obey(self):
+    def run_commands(self):
         text = os.read(0, 4096)
         for line in text.decode().splitlines():
             order, value = line.split()
@@ -138,7 +138,7 @@ class Switch:
             for key, _ in self.selector.select():
                 if key.data is not None:
                     self.carry(key.data)
-                elif not self.obey():
+                elif not self.run_commands():
                     return
 
 

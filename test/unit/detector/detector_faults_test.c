@@ -345,7 +345,7 @@ header_flags_match_the_frame(void **state)
 }
 
 static void
-mistakes_in_faults_are_named(void **state)
+mistakes_in_faults_are_reported(void **state)
 {
 	static const char *const bad[] = {"loss", "loss=", "loss=1.1", "loss=-0.1", "loss=nan",
 		"loss=0.1:3", "burst-loss=0.1", "burst-loss=0.1:0", "reorder=0.1:99999999",
@@ -391,7 +391,7 @@ main(void)
 		cmocka_unit_test(partial_readout_keeps_packet_numbers),
 		cmocka_unit_test(updated_headers_equal_new_ones),
 		cmocka_unit_test(header_flags_match_the_frame),
-		cmocka_unit_test(mistakes_in_faults_are_named),
+		cmocka_unit_test(mistakes_in_faults_are_reported),
 	};
 
 	return cmocka_run_group_tests(tests, make_directory, remove_directory);

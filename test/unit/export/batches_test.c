@@ -153,7 +153,7 @@ test_damage_is_found_with_its_image(void **state)
 }
 
 static void
-test_a_file_that_is_gone_is_named(void **state)
+test_a_file_that_is_gone_is_reported(void **state)
 {
 	struct scan_file *f = &sets[0].file[ARROW_IMAGES];
 	struct scan_record *record = NULL;
@@ -206,7 +206,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_each_image_has_its_batch, begin, end),
 		cmocka_unit_test_setup_teardown(test_a_batch_is_read_once, begin, end),
 		cmocka_unit_test_setup_teardown(test_damage_is_found_with_its_image, begin, end),
-		cmocka_unit_test_setup_teardown(test_a_file_that_is_gone_is_named, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_file_that_is_gone_is_reported, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -592,7 +592,7 @@ any_thread_may_call(void **state)
 
 /* A symbol is missing; these tests precede all others, because libcuda is not loaded yet. */
 static void
-a_missing_symbol_is_named(void **state)
+a_missing_symbol_is_reported(void **state)
 {
 	char text[1024];
 
@@ -625,7 +625,7 @@ int
 main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		BALANCED(a_missing_symbol_is_named),
+		BALANCED(a_missing_symbol_is_reported),
 		BALANCED(symbols_are_asked_at_their_version),
 		BALANCED(info_is_filled),
 		BALANCED(memory_is_aligned_zero_and_synchronous),
