@@ -325,7 +325,16 @@ poll_cm_event(struct verbs_dev *dev, struct rdma_event *event)
 static void
 report_broken_qp(struct rdma_event *event, struct verbs_qp *qp)
 {
+	struct verbs_conn *conn;
+
 	qp->error_reported = true;
+	LIST_FOREACH(conn, &qp->dev->conns, next)
+	{
+		if (conn->qp == qp && conn->state != VERBS_OVER) {
+			fill(event, conn, RDMA_EVENT_QP_ERROR, 0);
+			return;
+		}
+	}
 	event->type = RDMA_EVENT_QP_ERROR;
 	event->qp = &qp->base;
 }
