@@ -68,6 +68,8 @@ renew(struct rx_messages *m, struct rx_message_stream *st)
 {
 	int ret;
 
+	/* also after an error: the next request then tries again */
+	st->fresh = false;
 	if (st->conn != NULL)
 		rdma_conn_destroy(st->conn);
 	st->conn = NULL;
@@ -138,8 +140,9 @@ take_request(struct rx_messages *m, uint32_t device, const struct rdma_event *e)
 		return;
 	}
 	st = &m->streams[stream];
-	ret = st->conn == NULL && st->qp != NULL ? 0 : renew(m, st);
+	ret = st->fresh ? 0 : renew(m, st);
 	if (ret == 0) {
+		st->fresh = false;
 		if (m->ring != NULL)
 			rx_ring_credit(
 				m->ring, stream, request.credit_address, request.credit_rkey);

@@ -166,6 +166,7 @@ rx_messages_open_stream(struct rx_messages *m, uint32_t stream)
 		ret = rx_ring_attach(m->ring, stream);
 	if (ret == 0 && s->service == 0)
 		ret = connect_by_hand(m, stream);
+	st->fresh = ret == 0;
 	return ret;
 }
 

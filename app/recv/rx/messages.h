@@ -43,6 +43,7 @@ struct rx_message_stream {
 	/** By reference: a queue pair needs it, but has no completions. In memory: NULL. */
 	struct rdma_cq *cq;
 	struct rdma_qp *qp;
+	bool fresh;		/**< the queue pair is ready to be connected */
 	struct rdma_conn *conn; /**< if the CM has connected it */
 };
 

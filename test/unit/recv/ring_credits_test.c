@@ -148,6 +148,43 @@ first_credit_waits(void **state)
 	close_receiver();
 }
 
+static uint32_t nb_busy; /* queue pairs of the receiver that cannot be destroyed yet */
+
+int __real_rdma_qp_destroy(struct rdma_qp *qp);
+int __wrap_rdma_qp_destroy(struct rdma_qp *qp);
+
+int
+__wrap_rdma_qp_destroy(struct rdma_qp *qp)
+{
+	if (nb_busy == 0 || qp == sender.qp[0] || qp == sender.qp[1])
+		return __real_rdma_qp_destroy(qp);
+	nb_busy--;
+	return -EBUSY;
+}
+
+/** A port still has packets of the queue pairs when their detector disconnects. */
+static void
+busy_queue_pairs_are_replaced_later(void **state)
+{
+	open_with_credits();
+	nb_busy = STREAMS;
+	for (uint32_t s = 0; s < STREAMS; s++) {
+		rdma_conn_destroy(sender.conn[s]);
+		sender.conn[s] = NULL;
+	}
+	for (uint32_t i = 0; i < 1000 && nb_busy > 0; i++) {
+		poll_without_gangs(20);
+		rx_connect_poll(p.messages);
+	}
+	assert_int_equal(nb_busy, 0);
+	restart_sender();
+	wait_first_credit();
+	send_frame(1);
+	end_run();
+	assert_int_equal(builder_stats(p.builder).complete, 1);
+	close_receiver();
+}
+
 /** @return packets that the port has refused */
 static uint64_t
 refused(void)
@@ -217,6 +254,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(lost_credits_come_again),
 		cmocka_unit_test(repeated_event_of_a_frame_in_use),
 		cmocka_unit_test(first_credit_waits),
+		cmocka_unit_test(busy_queue_pairs_are_replaced_later),
 		cmocka_unit_test(ring_of_another_stream),
 		cmocka_unit_test(skipped_numbers_are_not_lost),
 	};

@@ -264,6 +264,7 @@ connect_by_cm(uint32_t stream, struct sockaddr_in *to)
 	for (uint32_t after = 0; after < 10;) {
 		if (rdma_poll_cm(sender.dev, &event, 1) == 0)
 			event.type = RDMA_EVENT_DISCONNECTED;
+		assert_int_not_equal(event.type, RDMA_EVENT_REJECTED);
 		after += after > 0 || event.type == RDMA_EVENT_ESTABLISHED;
 		rdma_progress(sender.dev, 0);
 		wire();
