@@ -866,19 +866,6 @@ work_recovering(struct store_connection *c, uint64_t now)
 	return false;
 }
 
-/* Complete the files of a run that ends. Other connections are served meanwhile. */
-static bool
-files_are_complete(struct store_connection *c)
-{
-	unsigned int i;
-
-	/* repeated, since a writer may have opened another file after an error */
-	for (i = 0; i < XFER_TABLES; i++)
-		stream_writer_begin_finish(c->run->writer[i]);
-	return stream_writer_finished(c->run->writer[0]) &&
-		stream_writer_finished(c->run->writer[1]);
-}
-
 /*
  * Close the run to all peers. The receiver is notified once that is durable.
  * @return false: not yet, or it failed
@@ -933,7 +920,7 @@ work_up(struct store_connection *c, uint64_t now)
 		return false;
 	if (c->shared->stopping)
 		store_connection_refuse(c, XFER_REASON_STOPPING);
-	if (c->state != STORE_ENDING || !files_are_complete(c))
+	if (c->state != STORE_ENDING || !store_run_finish(c->run))
 		return false;
 	m = xfer_qp_room(&c->link);
 	if (m == NULL || !run_is_closed(c))

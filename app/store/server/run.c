@@ -486,7 +486,7 @@ store_runs_poll(struct store_runs *s, uint64_t now)
 		else if (r->idle_since == 0)
 			r->idle_since = now;
 		else if (s->files.idle_ms > 0 && now - r->idle_since >= s->files.idle_ms &&
-			store_run_recovered(r)) {
+			store_run_recovered(r) && store_run_finish(r)) {
 			LOG(NOTICE,
 				"run %s: no receiver connected for %" PRIu64 " ms; "
 				"completed its files\n",
@@ -501,6 +501,17 @@ bool
 store_run_recovered(const struct store_run *r)
 {
 	return stream_writer_settled(r->writer[0]) && stream_writer_settled(r->writer[1]);
+}
+
+bool
+store_run_finish(struct store_run *r)
+{
+	unsigned int i;
+
+	/* repeated, since a writer may have opened another file after an error */
+	for (i = 0; i < XFER_TABLES; i++)
+		stream_writer_begin_finish(r->writer[i]);
+	return stream_writer_finished(r->writer[0]) && stream_writer_finished(r->writer[1]);
 }
 
 enum xfer_state

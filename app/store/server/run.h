@@ -128,6 +128,9 @@ void store_runs_poll(struct store_runs *s, uint64_t now);
 /** Whether all batches have their results. */
 bool store_run_recovered(const struct store_run *r);
 
+/** Complete the files in threads. @return true: they are complete; false: call again */
+bool store_run_finish(struct store_run *r);
+
 /** @return state of the run: enum xfer_state */
 enum xfer_state store_run_state(const struct store_run *r);
 

@@ -163,7 +163,8 @@ rig_open_store_in(unsigned int i, unsigned int directory)
 		.files = {.root = dir[i],
 			.quota = rig.quota,
 			.runs_max = rig.runs_max,
-			.slices = {.sync_ms = 20, .slice = 65536, .ahead = 1 << 20}},
+			.idle_ms = rig.idle_ms,
+			.slices = {.io = rig.io, .sync_ms = 20, .slice = 65536, .ahead = 1 << 20}},
 	};
 
 	snprintf(dir[i], sizeof(dir[i]), "%s/store%u", rig.root, directory);
@@ -576,6 +577,8 @@ rig_begin_test(void **state)
 	rig.message_max = 0;
 	rig.max_sge = 0;
 	rig.slots = 0;
+	rig.idle_ms = 0;
+	rig.io = NULL;
 	return 0;
 }
 

@@ -61,6 +61,8 @@ struct rig {
 	uint64_t quota;	      /* of the stores opened next; 0: none */
 	uint32_t failover_ms; /* of the senders opened next; 0: none */
 	uint64_t runs_max;
+	uint64_t idle_ms;	       /* of the stores opened next; 0: none */
+	const struct arrow_io_ops *io; /* of the stores opened next; NULL: direct_io */
 	struct journal *journal;
 	struct store_set stores;
 	struct xfer_key key;

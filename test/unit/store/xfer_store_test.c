@@ -10,6 +10,7 @@
 
 #include "arrow/crc32c.h"
 #include "io/body_check.h"
+#include "io/direct_io.h"
 #include "io/file_lock.h"
 #include "recovery/recovery.h"
 #include "../io/dir_syncs.h"
@@ -848,6 +849,62 @@ test_file_is_held(void **state)
 	rig_each_is_there_once(1);
 }
 
+static struct {
+	unsigned int turns; /* of the lcore; atomic */
+	bool waited;	    /* the lcore made no turn while a file was renamed; atomic */
+} slow_disk;
+
+static void
+count_turn(void)
+{
+	__atomic_add_fetch(&slow_disk.turns, 1, __ATOMIC_RELAXED);
+}
+
+static int
+slow_rename(const char *from, const char *to)
+{
+	const unsigned int begin = __atomic_load_n(&slow_disk.turns, __ATOMIC_RELAXED);
+	const int64_t limit = monotonic_ms() + 5000;
+
+	while (__atomic_load_n(&slow_disk.turns, __ATOMIC_RELAXED) < begin + 2) {
+		usleep(1000);
+		if (monotonic_ms() < limit)
+			continue;
+		__atomic_store_n(&slow_disk.waited, true, __ATOMIC_RELAXED);
+		break;
+	}
+	return direct_io.rename(from, to);
+}
+
+/* The lcore does not wait for the disk when it completes the files of an idle run. */
+static void
+test_idle_on_slow_disk(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	struct arrow_io_ops io = direct_io;
+	unsigned int k;
+
+	io.rename = slow_rename;
+	rig.io = &io;
+	rig.idle_ms = 50;
+	rig.also = count_turn;
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+		rig_turn();
+	}
+	UNTIL(rig_held() == 0);
+	rig_close_receiver();
+	UNTIL(store_get_shared(rig.store[0])->runs.idle == 1);
+	assert_false(slow_disk.waited);
+	rig.also = NULL;
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
 static bool recovery_waits;	/* atomic */
 static unsigned int recoveries; /* recoveries begun; atomic */
 
@@ -1567,6 +1624,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_duplicate_identity, rig_begin_test),
 		cmocka_unit_test_setup(test_identity, rig_begin_test),
 		cmocka_unit_test_setup(test_file_is_held, rig_begin_test),
+		cmocka_unit_test_setup(test_idle_on_slow_disk, rig_begin_test),
 		cmocka_unit_test_setup(test_long_recovery, rig_begin_test),
 		cmocka_unit_test_setup(test_corrupted_once, rig_begin_test),
 		cmocka_unit_test_setup(test_corrupted_always, rig_begin_test),
