@@ -162,6 +162,7 @@ struct roce_dev {
 	bool no_steer;	   /**< do not request rte_flow rules */
 	bool dcqcn;	   /**< DCQCN congestion control */
 	bool copy;	   /**< the port cannot send from registered memory: copy the payload */
+	bool copy_sends;   /**< the port keeps the last frames: copy the payload of SENDs (RC) */
 	struct rte_ether_addr mac;
 	int16_t numa_node;
 

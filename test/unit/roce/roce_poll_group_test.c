@@ -52,7 +52,7 @@ static unsigned int generation;
 enum port_kind {
 	PORT_PROMPT,
 	PORT_LAZY,    /* in tx_done_cleanup */
-	PORT_STATUS,  /* in descriptor status calls, as mlx5 */
+	PORT_STATUS,  /* in descriptor status calls, except the last KEPT_LAST, as mlx5 */
 	PORT_NEITHER, /* in neither */
 };
 
@@ -60,6 +60,9 @@ static enum port_kind port_kind;
 static struct rte_bus no_bus = {.name = "pci"};
 static struct rte_device no_device = {.bus = &no_bus};
 static bool physical;
+static const struct rte_driver *true_driver;
+#define KEPT_LAST 31 /* MLX5_TX_COMP_THRESH - 1 */
+
 static struct rte_mbuf *kept[256];
 static unsigned int nb_kept;
 static struct eth_dev_ops lazy_ops;
@@ -87,7 +90,11 @@ lazy_cleanup(void *queue, uint32_t n)
 static int
 lazy_status(void *queue, uint16_t offset)
 {
-	lazy_cleanup(NULL, 0);
+	const unsigned int n = nb_kept > KEPT_LAST ? nb_kept - KEPT_LAST : 0;
+
+	rte_pktmbuf_free_bulk(kept, n);
+	nb_kept -= n;
+	memmove(kept, kept + n, nb_kept * sizeof(kept[0]));
 	return RTE_ETH_TX_DESC_DONE;
 }
 
@@ -169,6 +176,30 @@ port_free(void)
 		rte_ring_free(it.rx[i]);
 		rte_ring_free(it.tx[i]);
 	}
+}
+
+/* A physical port with the driver of this name */
+static void
+physical_make(enum port_kind kind, const char *name)
+{
+	static struct rte_driver driver;
+	struct rte_device *device;
+
+	port_make(1, kind);
+	physical = true;
+	device = rte_eth_devices[it.port].device;
+	true_driver = device->driver;
+	driver = *true_driver;
+	driver.name = name;
+	device->driver = &driver;
+}
+
+static void
+physical_free(void)
+{
+	rte_eth_devices[it.port].device->driver = true_driver;
+	physical = false;
+	port_free();
 }
 
 static struct rdma_dev *
@@ -490,7 +521,7 @@ test_listener(void **state)
 
 /* An idle port frees UC's memory, also in error state. */
 static void
-kept_uc(enum port_kind kind)
+test_kept_uc(void **state)
 {
 	struct rdma_sge s;
 	const struct rdma_send_wr wr = {
@@ -499,7 +530,7 @@ kept_uc(enum port_kind kind)
 	struct rdma_wc wc;
 	unsigned int i;
 
-	port_make(1, kind);
+	port_make(1, PORT_LAZY);
 	device(1, "ip=10.0.0.1/24");
 	s = sge(0, 1000);
 	for (i = 0; i < 2; i++) {
@@ -523,16 +554,9 @@ kept_uc(enum port_kind kind)
 	port_free();
 }
 
-static void
-test_kept_uc(void **state)
-{
-	kept_uc(PORT_LAZY);
-	kept_uc(PORT_STATUS);
-}
-
 /* An interrupted message completes when the port has freed the frames that were sent of it. */
 static void
-kept_half(enum port_kind kind)
+test_kept_half(void **state)
 {
 	struct rdma_sge s;
 	const struct rdma_send_wr wr = {
@@ -541,7 +565,7 @@ kept_half(enum port_kind kind)
 	struct rdma_qp *qp;
 	struct rdma_wc wc;
 
-	port_make(1, kind);
+	port_make(1, PORT_LAZY);
 	device(1, "ip=10.0.0.1/24");
 	s = sge(0, MEMORY);
 	qp = qp_make(RDMA_QP_UC, 0);
@@ -562,24 +586,17 @@ kept_half(enum port_kind kind)
 	port_free();
 }
 
-static void
-test_kept_half(void **state)
-{
-	kept_half(PORT_LAZY);
-	kept_half(PORT_STATUS);
-}
-
 /*
  * A region can be deregistered when its requests are complete, even if an idle port keeps frames.
  */
 static void
-kept_rc(enum port_kind kind)
+test_kept_rc(void **state)
 {
 	struct rdma_sge s;
 	struct rdma_send_wr wr = {.sg = &s, .nb_sge = 1, .op = RDMA_OP_SEND};
 	struct rdma_qp *qp;
 
-	port_make(1, kind);
+	port_make(1, PORT_LAZY);
 	device(1, "ip=10.0.0.1/24");
 	s = sge(0, 1000);
 	qp = qp_make(RDMA_QP_RC, 0);
@@ -595,11 +612,48 @@ kept_rc(enum port_kind kind)
 	port_free();
 }
 
+/*
+ * mlx5 frees no sent frame before 31 others follow. The region of a SEND can be deregistered
+ * nevertheless, that of a WRITE only then.
+ */
 static void
-test_kept_rc(void **state)
+test_kept_last(void **state)
 {
-	kept_rc(PORT_LAZY);
-	kept_rc(PORT_STATUS);
+	static const enum rdma_op ops[] = {RDMA_OP_SEND, RDMA_OP_SEND_IMM, RDMA_OP_WRITE};
+	struct rdma_sge s;
+	struct rdma_send_wr wr = {.sg = &s, .nb_sge = 1};
+	struct rdma_qp *qp, *ud;
+	struct rdma_ah *ah;
+	unsigned int i, n;
+
+	for (i = 0; i < RTE_DIM(ops); i++) {
+		physical_make(PORT_STATUS, "mlx5_pci");
+		device(1, "ip=10.0.0.1/24");
+		s = sge(0, 1000);
+		wr.op = ops[i];
+		wr.rkey = rdma_mr_rkey(it.mr);
+		wr.remote_addr = (uintptr_t)memory;
+		qp = qp_make(RDMA_QP_RC, 0);
+		connect_to(qp, qp, 1);
+		assert_int_equal(rdma_post_send(qp, &wr, 1), 1);
+		rdma_progress(it.dev, 0);
+		assert_int_equal(nb_kept, 1);
+		assert_int_equal(rdma_qp_error(qp), 0);
+		assert_int_equal(rdma_qp_destroy(qp), 0);
+		if (wr.op == RDMA_OP_WRITE) {
+			assert_int_equal(rdma_mr_dereg(it.mr), -EBUSY);
+			ud = qp_make(RDMA_QP_UD, 0);
+			assert_int_equal(rdma_qp_connect(ud, NULL), 0);
+			ah = group_handle();
+			for (n = 0; n < KEPT_LAST; n++)
+				send_group(ud, ah);
+			assert_int_equal(rdma_qp_destroy(ud), 0);
+			assert_int_equal(rdma_ah_destroy(ah), 0);
+		}
+		assert_true(nb_kept > 0);
+		device_close();
+		physical_free();
+	}
 }
 
 /*
@@ -643,27 +697,16 @@ test_kept_copies(void **state)
 		bool copy;
 	} row[] = {{PORT_LAZY, "net_some", false}, {PORT_NEITHER, "net_some", true},
 		{PORT_STATUS, "net_some", true}, {PORT_STATUS, "mlx5_pci", false}};
-	const struct rte_driver *true_driver;
-	struct rte_driver driver;
-	struct rte_device *device;
 	struct rdma_dev *dev;
 	unsigned int i;
 
 	for (i = 0; i < RTE_DIM(row); i++) {
-		port_make(1, row[i].kind);
-		physical = true;
-		device = rte_eth_devices[it.port].device;
-		true_driver = device->driver;
-		driver = *true_driver;
-		driver.name = row[i].driver;
-		device->driver = &driver;
+		physical_make(row[i].kind, row[i].driver);
 		dev = dev_open("ip=10.0.0.1/24");
 		assert_non_null(dev);
 		assert_int_equal(roce_dev(dev)->copy, row[i].copy);
 		assert_int_equal(rdma_dev_close(dev), 0);
-		device->driver = true_driver;
-		physical = false;
-		port_free();
+		physical_free();
 	}
 }
 
@@ -1110,6 +1153,7 @@ main(void)
 		cmocka_unit_test(test_kept_uc),
 		cmocka_unit_test(test_kept_half),
 		cmocka_unit_test(test_kept_rc),
+		cmocka_unit_test(test_kept_last),
 		cmocka_unit_test(test_frames_that_are_never_freed),
 		cmocka_unit_test(test_kept_copies),
 		cmocka_unit_test(test_segments),

@@ -270,7 +270,7 @@ roce_poll_group_reclaim(struct roce_poll_group *pg, void *arg)
 		return -ENODEV;
 	ret = rte_eth_tx_done_cleanup(pg->port, pg->queue, 0);
 	/* mlx5 does not support this call, but frees sent mbufs when it reads a descriptor's
-	 * status. */
+	 * status, except the last ones: roce_dev.copy_sends. */
 	if (ret == -ENOTSUP)
 		ret = rte_eth_tx_descriptor_status(pg->port, pg->queue, 0);
 	return ret;
@@ -440,7 +440,7 @@ roce_poll_group_open(struct roce_dev *dev, uint16_t index)
 {
 	struct roce_poll_group *pg = rte_zmalloc_socket(
 		"roce_poll_group", sizeof(*pg), RTE_CACHE_LINE_SIZE, dev->numa_node);
-	const unsigned int room = ROCE_FRAME_ROOM + (dev->copy ? dev->mtu : 0);
+	const unsigned int room = ROCE_FRAME_ROOM + (dev->copy || dev->copy_sends ? dev->mtu : 0);
 	char name[RTE_RING_NAMESIZE];
 	uint16_t i;
 

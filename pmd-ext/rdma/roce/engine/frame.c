@@ -45,6 +45,7 @@ roce_frame_begin(struct roce_frame *f, const struct roce_path *path,
 	f->ext = (uint8_t *)(bth + 1);
 	f->headers = path->length + sizeof(*bth) + ext_bytes;
 	f->payload = 0;
+	f->copy = false;
 	f->nb_parts = 0;
 	f->next_length = 0;
 }
@@ -61,7 +62,7 @@ void
 roce_frame_attach(struct roce_poll_group *pg, struct roce_frame *f, const struct roce_segment *list,
 	struct roce_cursor *at, uint32_t length, struct rte_mbuf_ext_shared_info *info)
 {
-	const bool copy = length <= ROCE_COPY_MAX || pg->dev->copy;
+	const bool copy = length <= ROCE_COPY_MAX || pg->dev->copy || f->copy;
 	const struct roce_segment *s;
 	struct roce_part *part;
 	uint32_t n;

@@ -55,6 +55,7 @@ struct roce_frame {
 	uint8_t *ext;	      /**< extended headers, after bth */
 	uint32_t headers;     /**< bytes of all headers */
 	uint32_t payload;     /**< bytes so far */
+	bool copy;	      /**< copy the payload, of any length up to the path MTU */
 	unsigned int nb_parts;
 	struct roce_part part[RDMA_SGE_MAX];
 	const uint8_t *next;  /**< payload that is probably sent next, to be prefetched */

@@ -218,6 +218,10 @@ send_data(struct roce_qp *qp, struct roce_wqe *wqe)
 		imm = rte_cpu_to_be_32(wqe->imm);
 		memcpy(ext, &imm, sizeof(imm));
 	}
+	/* The region of control messages can be deregistered when its queue pair is closed, also if
+	 * the port sends nothing more. */
+	f.copy = qp->poll_group->dev->copy_sends && qp->type == RDMA_QP_RC &&
+		(wqe->op == RDMA_OP_SEND || wqe->op == RDMA_OP_SEND_IMM);
 	if (wqe->flags & RDMA_SEND_INLINE) {
 		bytes.addr = (uint8_t *)wqe->segment;
 		bytes.length = wqe->length;

@@ -272,12 +272,17 @@ has_fast_free(const struct roce_dev *dev)
 	return offloads & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 }
 
+static bool
+is_mlx5(const struct rte_eth_dev_info *info)
+{
+	return strncmp(info->driver_name, "mlx5", 4) == 0;
+}
+
 /** Return true if the port can be made to free transmitted mbufs. See roce_poll_group_reclaim(). */
 static bool
 can_reclaim(const struct roce_dev *dev, const struct rte_eth_dev_info *info)
 {
-	return rte_eth_tx_done_cleanup(dev->port, dev->queue, 0) != -ENOTSUP ||
-		strncmp(info->driver_name, "mlx5", 4) == 0;
+	return rte_eth_tx_done_cleanup(dev->port, dev->queue, 0) != -ENOTSUP || is_mlx5(info);
 }
 
 int
@@ -374,6 +379,9 @@ roce_port_open(struct roce_dev *dev)
 		RDMA_LOG(NOTICE, "port %u sends at most %u mbufs per frame: lists of %u entries%s",
 			dev->port, segments, dev->max_sge, dev->copy ? ", copied" : "");
 	}
+	/* mlx5 requests a completion once per MLX5_TX_COMP_THRESH = 32 mbufs, and frees none of the
+	 * mbufs after the last one that has a completion. */
+	dev->copy_sends = !dev->copy && is_mlx5(&info);
 	return 0;
 fail:
 	roce_port_stop(dev);
