@@ -33,9 +33,9 @@
 #endif
 /** @} */
 
-#define PEAK_LANES    0xFFFFFFFFu
-#define PEAK_GROUP    8	  /* pixels that a thread loads at once */
-#define PEAK_STRIDE   129 /* entries of a bin in shared memory: odd, so that bins use all banks */
+#define PEAK_LANES  0xFFFFFFFFu
+#define PEAK_GROUP  8	/* pixels that a thread loads at once */
+#define PEAK_STRIDE 129 /* entries of a bin in shared memory: odd, so that bins use all banks */
 /* largest value in a table of values */
 #define PEAK_MOST     (GK_CUDA_PEAK_MIN + GK_CUDA_PEAK_INVALID - 1)
 #define PEAK_WINDOW   192 /* bins in shared memory; those of other bins are counted in `values` */
