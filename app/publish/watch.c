@@ -559,7 +559,8 @@ end_file(struct watch *w, struct watch_file *f)
 static bool
 is_awaited(const struct watch_file *f)
 {
-	return monotonic_ns() - f->found_at < (int64_t)OPEN_MS * MS || (!f->complete && has_writer(f));
+	return monotonic_ns() - f->found_at < (int64_t)OPEN_MS * MS ||
+		(!f->complete && has_writer(f));
 }
 
 /* A run has begun: its file of `frames` is read before more images. */
