@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "calib/calibration.h"
 #include "calib/pedestal.h"
 #include "egress/egress.h"
+#include "geometry/summary.h"
 #include "lcores.h"
 #include "log.h"
 #include "output/live.h"
@@ -125,14 +127,23 @@ create_geometry(struct pipeline *p)
 {
 	const struct settings *s = p->settings;
 	char message[GEOMETRY_MESSAGE_LEN];
+	struct geometry_summary summary;
 	int ret;
 
 	if (!s->peaks.known && s->radial.bins == 0)
 		return 0;
 	ret = geometry_settings_make(&s->geometry, &s->detector, &p->geometry, message);
-	if (ret != 0)
+	if (ret != 0) {
 		LOG(ERR, "[geometry] %s\n", message);
-	return ret;
+		return ret;
+	}
+	geometry_summary(p->geometry, &summary);
+	if (summary.missing > 0)
+		LOG(WARNING,
+			"[geometry] %" PRIu64 " of %" PRIu64 " pixels are in no panel; peaks and "
+			"radial profiles leave them out; add panels to the file\n",
+			summary.missing, (uint64_t)p->geometry->rows * p->geometry->cols);
+	return 0;
 }
 
 /** Make the map of pixels for radial profiles, if configured. */

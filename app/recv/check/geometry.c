@@ -99,7 +99,9 @@ check_geometry(struct check *c, const struct settings *s)
 	if (found.missing > 0) {
 		doubt(&d, "%" PRIu64 " pixels, the first of module %u, are in no panel",
 			found.missing, incomplete_module(g, s->detector.ops->rows));
-		fix(&d, "add panels to the file, or expect no rings there");
+		fix(&d,
+			"add panels to the file, or expect no rings, peaks and radial "
+			"profiles there");
 	}
 	if (found.overlap) {
 		doubt(&d, "panels %s and %s overlap", g->panel[found.overlapping[0]].name,
