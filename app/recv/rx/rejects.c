@@ -462,6 +462,72 @@ explain_message(const struct reject_kind *k, const struct detector *d, char *tex
 			bytes, expected, d->ops->pixel_bytes, INGEST_TRAILER_BYTES);
 }
 
+/** UDP packets of another form than that of the transport. */
+static void
+explain_udp(const struct reject_kind *k, const struct detector *d, const char *example, char *text,
+	size_t size)
+{
+	if (k->destination_port == ROCE_PORT)
+		snprintf(text, size,
+			"are RoCEv2 %s, expected UDP packets of a %s; set [detector] "
+			"transport to send or write, and [port N] device to roce:port=...",
+			example, d->ops->name);
+	else
+		snprintf(text, size,
+			"are UDP %s, expected length %u; check that the detector sends, and "
+			"[detector] type",
+			example, expected_length(d));
+}
+
+static void
+explain_vlan(const struct reject_kind *k, const char *example, char *text, size_t size)
+{
+	if (k->tag == 0)
+		snprintf(text, size,
+			"have a priority tag (VLAN 0) %s, expected none; disable priority "
+			"tags (802.1p) of this port on the switch or in the detector",
+			example);
+	else
+		snprintf(text, size,
+			"have VLAN tag %u %s, expected none; configure this port's VLAN as "
+			"untagged on the switch",
+			k->tag, example);
+}
+
+/** @param name  the only streams that send such packets; "": all do */
+static void
+explain_length(
+	const struct detector *d, const char *example, const char *name, char *text, size_t size)
+{
+	if (name[0] != '\0')
+		snprintf(text, size,
+			"have length %s, expected %u of a %s, and are from %s, unlike "
+			"those of other modules; check that module's configuration",
+			example, expected_length(d), d->ops->name, name);
+	else
+		snprintf(text, size,
+			"have length %s, expected %u of a %s; set [detector] type and "
+			"udp_port to the detector that sends",
+			example, expected_length(d), d->ops->name);
+}
+
+/** @param name  as for explain_length() */
+static void
+explain_format(const struct reject_kind *k, const struct detector *d, const char *example,
+	const char *name, char *text, size_t size)
+{
+	if (name[0] != '\0')
+		snprintf(text, size,
+			"have no header of a %s %s: %s; they are from %s, unlike those of "
+			"other modules: check that module's type and firmware",
+			d->ops->name, example, k->header, name);
+	else
+		snprintf(text, size,
+			"have no header of a %s %s: %s; check the detector's firmware, and "
+			"set [detector] type and udp_port to the detector that sends",
+			d->ops->name, example, k->header);
+}
+
 bool
 rejects_explain(const struct rejects *r, const struct reject_view *v, char *text, size_t size)
 {
@@ -479,33 +545,13 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 	describe(k, what != REJECT_FRAGMENT, example, sizeof(example));
 	switch (what) {
 	case REJECT_UDP:
-		if (k->destination_port == ROCE_PORT) {
-			snprintf(text, size,
-				"are RoCEv2 %s, expected UDP packets of a %s; set [detector] "
-				"transport to send or write, and [port N] device to roce:port=...",
-				example, d->ops->name);
-			break;
-		}
-		snprintf(text, size,
-			"are UDP %s, expected length %u; check that the detector sends, and "
-			"[detector] type",
-			example, expected_length(d));
+		explain_udp(k, d, example, text, size);
 		break;
 	case REJECT_PORT:
 		rejects_explain_ports(r, v, text, size);
 		break;
 	case REJECT_VLAN:
-		if (k->tag == 0) {
-			snprintf(text, size,
-				"have a priority tag (VLAN 0) %s, expected none; disable priority "
-				"tags (802.1p) of this port on the switch or in the detector",
-				example);
-			break;
-		}
-		snprintf(text, size,
-			"have VLAN tag %u %s, expected none; configure this port's VLAN as "
-			"untagged on the switch",
-			k->tag, example);
+		explain_vlan(k, example, text, size);
 		break;
 	case REJECT_OPTIONS:
 		snprintf(text, size,
@@ -525,16 +571,7 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 			name[0] != '\0' ? name : "the sender");
 		break;
 	case REJECT_LENGTH:
-		if (name[0] != '\0')
-			snprintf(text, size,
-				"have length %s, expected %u of a %s, and are from %s, unlike "
-				"those of other modules; check that module's configuration",
-				example, expected_length(d), d->ops->name, name);
-		else
-			snprintf(text, size,
-				"have length %s, expected %u of a %s; set [detector] type and "
-				"udp_port to the detector that sends",
-				example, expected_length(d), d->ops->name);
+		explain_length(d, example, name, text, size);
 		break;
 	case REJECT_CUT:
 		snprintf(text, size,
@@ -543,16 +580,7 @@ rejects_explain(const struct rejects *r, const struct reject_view *v, char *text
 			example, k->captured);
 		break;
 	case REJECT_FORMAT:
-		if (name[0] != '\0')
-			snprintf(text, size,
-				"have no header of a %s %s: %s; they are from %s, unlike those of "
-				"other modules: check that module's type and firmware",
-				d->ops->name, example, k->header, name);
-		else
-			snprintf(text, size,
-				"have no header of a %s %s: %s; check the detector's firmware, and "
-				"set [detector] type and udp_port to the detector that sends",
-				d->ops->name, example, k->header);
+		explain_format(k, d, example, name, text, size);
 		break;
 	case REJECT_ABSENT:
 		snprintf(text, size,
