@@ -739,6 +739,73 @@ close_files(struct run *r, struct closing *c)
 		run_ledger_write(&r->ledger, r->writer, &c->ledger, c->drained, c->ledger_path);
 }
 
+/** Log the result of a dark run. @return false: its pedestals could not be written */
+static bool
+finish_dark(struct run *r, const struct closing *closing)
+{
+	struct run_status *last = &r->last;
+
+	last->dark[0] = '\0';
+	if (!closing->was_dark)
+		return true;
+	rte_strscpy(last->dark, closing->dark_text, sizeof(last->dark));
+	rte_strscpy(r->notes.text[RUN_NOTE_DARK], closing->dark_warning, RUN_NOTE_SIZE);
+	if (closing->dark != 0)
+		complain(r, 0, "%s", last->dark);
+	else
+		LOG(NOTICE, "%s\n", last->dark);
+	if (closing->dark_warning[0] != '\0')
+		LOG(WARNING, "%s\n", closing->dark_warning);
+	return closing->dark == 0;
+}
+
+/** Store what the run was, for telemetry, without its result. */
+static void
+describe_last(struct run *r, const struct builder_stats *b, const struct closing *closing)
+{
+	struct run_status *last = &r->last;
+	char path[PATH_MAX];
+	const char *preview = pipeline_preview_path(&r->settings, path);
+
+	snprintf(last->name, sizeof(last->name), "%s", r->settings.run);
+	snprintf(last->directory, sizeof(last->directory), "%s", r->settings.directory);
+	snprintf(last->preview, sizeof(last->preview), "%s", preview != NULL ? preview : "");
+	last->calibration = r->settings.store_calibration;
+	last->seconds = r->first_activity == 0
+		? 0
+		: (double)(r->active_at - r->first_activity) / rte_get_tsc_hz();
+	last->batches = r->began ? b->batches - r->batches : 0;
+	last->batched_frames = r->began ? b->batched_frames - r->batched_frames : 0;
+	last->first_frame = r->began ? b->first_frame : 0;
+	last->last_frame = r->began ? b->last_frame : 0;
+	last->veto_version = r->began ? r->veto_version : 0;
+	last->ledger = closing->ledger;
+	rte_strscpy(last->ledger_path, closing->written == 0 ? closing->ledger_path : "",
+		sizeof(last->ledger_path));
+}
+
+/** Log everything that makes the run a failed one. @return true: it has failed */
+static bool
+find_failures(struct run *r, const struct closing *closing)
+{
+	const struct ledger *ledger = &closing->ledger;
+	bool failed = !closing->drained;
+
+	if (closing->written != 0)
+		complain(r, 0, "cannot write %s: %s", closing->ledger_path,
+			strerror(-closing->written));
+	failed |= closing->written != 0;
+	failed |= lost_kept(r, ledger);
+	failed |= journal_was_damaged(r);
+	failed |= received_nothing(r, ledger);
+	if (!ledger_balanced(ledger)) {
+		complain(r, 0, "the ledger of run %s does not balance: this is a bug",
+			r->settings.run);
+		failed = true;
+	}
+	return failed;
+}
+
 /**
  * Close the files of the run, and store its status.
  * @param failed  the run has failed; else that is found here
@@ -750,8 +817,6 @@ finish(struct run *r, bool failed)
 	struct run_status *last = &r->last;
 	struct closing closing;
 	char message[sizeof(r->message)];
-	char path[PATH_MAX];
-	const char *preview;
 
 	if (r->state != RUN_STOPPING)
 		enter(r, RUN_STOPPING);
@@ -771,7 +836,6 @@ finish(struct run *r, bool failed)
 	end_waiting(r);
 	/* a command that was refused meanwhile is not the result of the run */
 	rte_strscpy(r->message, message, sizeof(r->message));
-	failed |= !closing.drained;
 	if (r->began && r->pipeline->stores != NULL &&
 		egress_lost_doubts(r->pipeline->stores) > 0) {
 		complain(r, 0,
@@ -784,48 +848,11 @@ finish(struct run *r, bool failed)
 		if (batch_writer_error(r->writer, t)[0] != '\0')
 			complain(r, 0, "%s", batch_writer_error(r->writer, t));
 	}
-	last->dark[0] = '\0';
-	if (closing.was_dark) {
-		rte_strscpy(last->dark, closing.dark_text, sizeof(last->dark));
-		rte_strscpy(r->notes.text[RUN_NOTE_DARK], closing.dark_warning, RUN_NOTE_SIZE);
-		if (closing.dark != 0)
-			complain(r, 0, "%s", last->dark);
-		else
-			LOG(NOTICE, "%s\n", last->dark);
-		failed |= closing.dark != 0;
-		if (closing.dark_warning[0] != '\0')
-			LOG(WARNING, "%s\n", closing.dark_warning);
-	}
+	failed |= !finish_dark(r, &closing);
 	if (r->began)
 		read_warnings(r, last);
-	snprintf(last->name, sizeof(last->name), "%s", r->settings.run);
-	snprintf(last->directory, sizeof(last->directory), "%s", r->settings.directory);
-	preview = pipeline_preview_path(&r->settings, path);
-	snprintf(last->preview, sizeof(last->preview), "%s", preview != NULL ? preview : "");
-	last->calibration = r->settings.store_calibration;
-	last->seconds = r->first_activity == 0
-		? 0
-		: (double)(r->active_at - r->first_activity) / rte_get_tsc_hz();
-	last->batches = r->began ? b->batches - r->batches : 0;
-	last->batched_frames = r->began ? b->batched_frames - r->batched_frames : 0;
-	last->first_frame = r->began ? b->first_frame : 0;
-	last->last_frame = r->began ? b->last_frame : 0;
-	last->veto_version = r->began ? r->veto_version : 0;
-	last->ledger = closing.ledger;
-	rte_strscpy(last->ledger_path, closing.written == 0 ? closing.ledger_path : "",
-		sizeof(last->ledger_path));
-	if (closing.written != 0)
-		complain(r, 0, "cannot write %s: %s", closing.ledger_path,
-			strerror(-closing.written));
-	failed |= closing.written != 0;
-	failed |= lost_kept(r, &last->ledger);
-	failed |= journal_was_damaged(r);
-	failed |= received_nothing(r, &last->ledger);
-	if (!ledger_balanced(&last->ledger)) {
-		complain(r, 0, "the ledger of run %s does not balance: this is a bug",
-			r->settings.run);
-		failed = true;
-	}
+	describe_last(r, b, &closing);
+	failed |= find_failures(r, &closing);
 	last->failed = failed;
 	last->failed_runs += failed && r->began;
 	read_writer(r, &r->last_writer);
