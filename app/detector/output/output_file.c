@@ -99,6 +99,14 @@ output_file_open(struct output_file *file, const char *path)
 }
 
 int
+output_file_open_csv(struct output_file *file, const char *path, const char *header)
+{
+	const int ret = output_file_open(file, path);
+
+	return ret == 0 ? output_file_write(file, header, strlen(header)) : ret;
+}
+
+int
 output_file_write(struct output_file *file, const void *data, size_t bytes)
 {
 	if (fwrite(data, 1, bytes, file->stream) != bytes)

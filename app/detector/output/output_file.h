@@ -21,6 +21,9 @@ struct output_file {
 /** @return 0 or -errno */
 int output_file_open(struct output_file *file, const char *path);
 
+/** Open a CSV file, and write its header line, which ends with \n. @return 0 or -errno */
+int output_file_open_csv(struct output_file *file, const char *path, const char *header);
+
 /** @return 0 or -errno (ENOSPC: the disk is full) */
 int output_file_write(struct output_file *file, const void *data, size_t bytes);
 

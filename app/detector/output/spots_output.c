@@ -6,12 +6,8 @@ int
 spots_output_open(struct output_file *file, const char *path)
 {
 	static const char header[] = "frame,fs,ss,photons,h,k,l,panel\n";
-	int ret;
 
-	ret = output_file_open(file, path);
-	if (ret == 0)
-		ret = output_file_write(file, header, sizeof(header) - 1);
-	return ret;
+	return output_file_open_csv(file, path, header);
 }
 
 int

@@ -9,12 +9,8 @@ truth_output_open(struct output_file *file, const char *path)
 		"frame,hit,peaks,dark,strong_pixels,saturated_pixels,switched_pixels,stray_peaks,"
 		"bunch_id,restarts,storage_cell,packets_sent,packets_lost,packets_damaged,"
 		"packets_duplicated,packets_reordered\n";
-	int ret;
 
-	ret = output_file_open(file, path);
-	if (ret == 0)
-		ret = output_file_write(file, header, sizeof(header) - 1);
-	return ret;
+	return output_file_open_csv(file, path, header);
 }
 
 int
