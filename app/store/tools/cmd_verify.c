@@ -304,25 +304,32 @@ note_unannounced(
 	(void)add_finding(v, &f, path);
 }
 
+/* Open a file, or report it as wrong. @return false: it cannot be read */
+static bool
+open_file(struct verify *v, const char *path, struct arrow_reader *r)
+{
+	const char *problem;
+
+	if (arrow_reader_open_read(r, path, &problem) >= 0)
+		return true;
+	clear_progress(v);
+	escaped_line(stdout, "WRONG  %s: %s", path, problem);
+	v->wrong++;
+	v->lost++;
+	return false;
+}
+
 /* Record the batches in a quarantine file. Recovery has removed them from their original file. */
 static void
 verify_quarantine(struct verify *v, const char *path)
 {
 	struct arrow_read_batch b;
 	struct arrow_reader r;
-	const char *problem;
 	unsigned int nb = 0;
 	uint64_t at, covered;
-	int ret;
 
-	ret = arrow_reader_open_read(&r, path, &problem);
-	if (ret < 0) {
-		clear_progress(v);
-		escaped_line(stdout, "WRONG  %s: %s", path, problem);
-		v->wrong++;
-		v->lost++;
+	if (!open_file(v, path, &r))
 		return;
-	}
 	covered = r.begin;
 	for (at = r.begin; arrow_reader_next(&r, &at, &b) && !interrupted; nb++) {
 		struct arrow_read_damage damage = {
@@ -382,14 +389,8 @@ verify_file(struct verify *v, const char *path)
 	size_t i;
 	int ret;
 
-	ret = arrow_reader_open_read(&r, path, &problem);
-	if (ret < 0) {
-		clear_progress(v);
-		escaped_line(stdout, "WRONG  %s: %s", path, problem);
-		v->wrong++;
-		v->lost++;
+	if (!open_file(v, path, &r))
 		return;
-	}
 	ret = check_batches(v, path, &r);
 	for (i = 0; i < r.nb_batches; i++)
 		rows += r.batches[i].rows;
