@@ -142,7 +142,7 @@ journal_refer(struct journal *r, struct journal_batch *batch,
 }
 
 bool
-journal_references_mend(struct journal *r, uint32_t batch)
+journal_references_repair(struct journal *r, uint32_t batch)
 {
 	const struct ring_batch *k = &r->known[batch];
 	const uint32_t first = r->first_slot[batch];

@@ -89,15 +89,15 @@ journal_record_open(struct ring_batch *b)
 }
 
 bool
-journal_record_mend(struct journal *r, uint32_t batch)
+journal_record_repair(struct journal *r, uint32_t batch)
 {
 	struct ring_batch *b = &r->batch[batch], record = r->known[batch];
 
-	bool mended = journal_references_mend(r, batch);
+	bool repaired = journal_references_repair(r, batch);
 
 	record.status = batch_status_seal(r->status[batch]);
 	if (memcmp(b, &record, sizeof(record)) == 0)
-		return mended;
+		return repaired;
 	memcpy(&b->position, &record.position,
 		sizeof(record) - offsetof(struct ring_batch, position));
 	PUT(b->status, record.status);
@@ -131,7 +131,7 @@ journal_check(struct journal *r, uint32_t batch)
 {
 	enum record_is is = RECORD_SOUND;
 
-	counter_add(&r->stats.corrected, journal_record_mend(r, batch));
+	counter_add(&r->stats.corrected, journal_record_repair(r, batch));
 	if (r->status[batch].state != BATCH_HELD)
 		return true;
 	if (!metadata_is_sound(r, &r->known[batch]))

@@ -457,12 +457,12 @@ journal_repair(struct journal *r)
 		if (r->is[i] != RECORD_SOUND)
 			continue;
 		if (r->status[i].state != BATCH_FREE)
-			(void)journal_record_mend(r, i);
+			(void)journal_record_repair(r, i);
 		else if (r->batch[i].status != batch_status_seal(r->status[i]))
 			put_status(r, i, r->status[i]);
 	}
-	journal_runs_mend(r);
-	journal_stores_mend(r);
+	journal_runs_repair(r);
+	journal_stores_repair(r);
 }
 
 static void

@@ -124,7 +124,7 @@ put_address(struct journal *r, unsigned int n, const char *address)
 
 /* Writing the same members again changes the wrong bit only. */
 static void
-mend_store(struct journal *r, unsigned int n)
+repair_store(struct journal *r, unsigned int n)
 {
 	struct ring_store *to = &r->header->store[n];
 	const struct store *s = &r->store[n];
@@ -147,13 +147,13 @@ mend_store(struct journal *r, unsigned int n)
 }
 
 void
-journal_stores_mend(struct journal *r)
+journal_stores_repair(struct journal *r)
 {
 	unsigned int i;
 
 	for (i = 0; i < JOURNAL_STORES; i++) {
 		if (r->store[i].problem == NULL)
-			mend_store(r, i);
+			repair_store(r, i);
 	}
 }
 

@@ -540,7 +540,7 @@ int journal_references_open(
  * Write the table of references of a batch again if it is not what this process knows of it.
  * @return whether it was written
  */
-bool journal_references_mend(struct journal *r, uint32_t batch);
+bool journal_references_repair(struct journal *r, uint32_t batch);
 
 /**
  * Give slots to a batch.
@@ -611,7 +611,7 @@ int journal_runs_read(struct journal *r);
 void journal_runs_count(struct journal *r);
 
 /** Write down the corrections of runs and incarnations. */
-void journal_runs_mend(struct journal *r);
+void journal_runs_repair(struct journal *r);
 
 /** Free the memory of the runs. */
 void journal_runs_free(struct journal *r);
@@ -629,7 +629,7 @@ void journal_spill_dropped(struct journal *r, uint32_t batch);
 unsigned int journal_store_read(const struct ring_store *from, struct store *to);
 
 /** Write down the corrections of stores. */
-void journal_stores_mend(struct journal *r);
+void journal_stores_repair(struct journal *r);
 
 /** Grant the producer the space and the records that are free. */
 void journal_grant(struct journal *r);
@@ -647,7 +647,7 @@ int journal_record_open(struct ring_batch *b);
  * Write a record, with its status, again if it is not what this process knows of its batch. Each
  * store changes wrong bits only. @return whether it was written
  */
-bool journal_record_mend(struct journal *r, uint32_t batch);
+bool journal_record_repair(struct journal *r, uint32_t batch);
 
 /** Whether the record can be of a batch: all its numbers are in range. Its checksum is not read. */
 bool journal_record_fits(const struct journal *r, const struct ring_batch *b);

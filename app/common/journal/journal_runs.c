@@ -89,7 +89,7 @@ read_incarnations(struct journal *r)
 }
 
 static void
-mend_incarnations(struct journal *r)
+repair_incarnations(struct journal *r)
 {
 	struct ring_incarnation *to;
 	unsigned int i;
@@ -328,7 +328,7 @@ put_spilling(struct journal *r, unsigned int index)
 
 /* Write the same values again, which changes only wrong bits, and the numbers that are lost. */
 static void
-mend_run(struct journal *r, unsigned int index)
+repair_run(struct journal *r, unsigned int index)
 {
 	const struct ring_run *ring = &r->ring_run[index];
 	const struct run *run = &r->run[index];
@@ -355,7 +355,7 @@ mend_run(struct journal *r, unsigned int index)
 }
 
 void
-journal_runs_mend(struct journal *r)
+journal_runs_repair(struct journal *r)
 {
 	unsigned int i;
 
@@ -363,11 +363,11 @@ journal_runs_mend(struct journal *r)
 		if (r->run_problem[i] != NULL)
 			continue;
 		if (r->run_status[i].state == RUN_LIVE)
-			mend_run(r, i);
+			repair_run(r, i);
 		if (r->ring_run[i].status != run_status_seal(r->run_status[i]))
 			put_run_status(r, i, r->run_status[i]);
 	}
-	mend_incarnations(r);
+	repair_incarnations(r);
 }
 
 static void

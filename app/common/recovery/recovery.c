@@ -511,7 +511,7 @@ open_reader(struct arrow_reader *r, struct arrow_content *c, uint64_t written, c
 
 /* Repair the damaged copy of the schema from the other copy, which a crash leaves intact. */
 static int
-mend_schema(const struct arrow_io_ops *io, void *handle, const struct arrow_reader *r,
+repair_schema(const struct arrow_io_ops *io, void *handle, const struct arrow_reader *r,
 	struct arrow_recovery *report)
 {
 	int ret;
@@ -540,7 +540,7 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 	struct arrow_reader r;
 	struct arrow_content c;
 	uint64_t written;
-	bool mend = false;
+	bool repair = false;
 	int ret;
 
 	ret = arrow_content_open(&c, io, handle);
@@ -570,15 +570,15 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 		goto out;
 	}
 	arrow_reader_only(&r, part);
-	mend = r.schema_fault != NULL;
-	ret = mend ? mend_schema(io, handle, &r, report)
-		   : recover_batches(io, handle, part, &r, below, stop, report, planned);
+	repair = r.schema_fault != NULL;
+	ret = repair ? repair_schema(io, handle, &r, report)
+		     : recover_batches(io, handle, part, &r, below, stop, report, planned);
 	arrow_reader_close(&r);
 out:
 	if (c.window != NULL)
 		report->looked += arrow_window_bytes_read(c.window);
 	arrow_content_close(&c);
-	return ret == 0 && mend ? -EAGAIN : ret;
+	return ret == 0 && repair ? -EAGAIN : ret;
 }
 
 static int

@@ -81,7 +81,7 @@ complain(struct xfer_store *a, const char *format, ...)
 
 /* Log that the previous store is at another address, or at none. */
 static void
-say_who_was_there(const struct store_set *s, const struct xfer_store *a, unsigned int number,
+log_replaced_store(const struct store_set *s, const struct xfer_store *a, unsigned int number,
 	uint64_t identity)
 {
 	struct journal_store old;
@@ -104,7 +104,7 @@ take_new(struct store_set *s, struct xfer_store *a, uint64_t identity)
 	int n;
 
 	(void)journal_store_get(s->journal, a->number, &old);
-	say_who_was_there(s, a, a->number, identity);
+	log_replaced_store(s, a, a->number, identity);
 	if (old.identity == 0 || journal_store_given(s->journal, a->number) == 0) {
 		journal_store_identify(s->journal, a->number, identity);
 		return 0;
@@ -138,7 +138,7 @@ take_moved(struct store_set *s, struct xfer_store *a, uint64_t identity, unsigne
 			s->at[at].name, identity);
 		return -EEXIST;
 	}
-	say_who_was_there(s, a, old, identity);
+	log_replaced_store(s, a, old, identity);
 	/* the previous store may be at the other address; its own connection will tell */
 	journal_store_move(s->journal, old, NULL);
 	journal_store_move(s->journal, number, a->address);

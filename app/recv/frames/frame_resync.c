@@ -360,11 +360,11 @@ frame_rx_vote_blocking(
 
 /** Counter that changes with a stream's packets, except further packets of its last frame. */
 static uint64_t
-heard(const struct frame_table *ft, uint32_t stream)
+activity_of(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_rx *frx = &ft->rx[ft->config.owner[stream]];
 
-	return counter_get(&frx->heard[stream]) + frame_stream_progress(ft, stream);
+	return counter_get(&frx->activity[stream]) + frame_stream_progress(ft, stream);
 }
 
 /** Packets of a stream's last frame, 0 = no longer known. */
@@ -384,12 +384,12 @@ last_packets(const struct frame_table *ft, uint32_t stream)
 
 /** Return true if a stream has sent something since the last check. */
 static bool
-is_heard(const struct frame_table *ft, uint32_t stream)
+is_active(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_builder *b = ft->builder;
 
-	return heard(ft, stream) != b->heard[stream] ||
-		last_packets(ft, stream) > b->heard_packets[stream];
+	return activity_of(ft, stream) != b->activity[stream] ||
+		last_packets(ft, stream) > b->active_packets[stream];
 }
 
 bool
@@ -397,11 +397,11 @@ frame_resync_is_silent(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_builder *b = ft->builder;
 
-	return (b->silent >> stream & 1) != 0 && !is_heard(ft, stream);
+	return (b->silent >> stream & 1) != 0 && !is_active(ft, stream);
 }
 
 void
-frame_resync_hear(struct frame_table *ft)
+frame_resync_note_activity(struct frame_table *ft)
 {
 	struct frame_builder *b = ft->builder;
 
@@ -411,11 +411,11 @@ frame_resync_hear(struct frame_table *ft)
 	b->silent &= b->dead;
 	__atomic_store_n(&ft->window.paused, b->silent, __ATOMIC_RELAXED);
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
-		b->heard[s] = heard(ft, s);
-		b->heard_packets[s] = last_packets(ft, s);
+		b->activity[s] = activity_of(ft, s);
+		b->active_packets[s] = last_packets(ft, s);
 		b->paused_progress[s] = 0;
 		if ((b->silent >> s & 1) == 0)
-			b->heard_at[s] = b->listened[ft->config.owner[s]];
+			b->active_at[s] = b->listened[ft->config.owner[s]];
 	}
 }
 
@@ -444,7 +444,7 @@ read_clocks(struct frame_table *ft)
 		b->listened[i] = listened;
 	}
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
-		b->heard_at[s] += waited[ft->config.owner[s]];
+		b->active_at[s] += waited[ft->config.owner[s]];
 }
 
 /**
@@ -485,7 +485,7 @@ silence(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_builder *b = ft->builder;
 
-	return b->listened[ft->config.owner[stream]] - b->heard_at[stream];
+	return b->listened[ft->config.owner[stream]] - b->active_at[stream];
 }
 
 /**
@@ -527,10 +527,10 @@ frame_resync_listen(struct frame_table *ft)
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t progress = frame_stream_progress(ft, s);
 
-		if (is_heard(ft, s)) {
-			b->heard[s] = heard(ft, s);
-			b->heard_packets[s] = last_packets(ft, s);
-			b->heard_at[s] = b->listened[ft->config.owner[s]];
+		if (is_active(ft, s)) {
+			b->activity[s] = activity_of(ft, s);
+			b->active_packets[s] = last_packets(ft, s);
+			b->active_at[s] = b->listened[ft->config.owner[s]];
 			b->silent &= ~(UINT64_C(1) << s);
 		} else if (silence(ft, s) >= ft->config.stall_cycles) {
 			if ((b->silent >> s & 1) == 0)
@@ -665,7 +665,7 @@ frame_resync_is_unanimous(const struct frame_table *ft, uint64_t group)
 
 /** Log streams whose request is refused, and their return to the window; at most once a second. */
 static void
-tell(struct frame_table *ft, uint64_t refused)
+log_refused_requests(struct frame_table *ft, uint64_t refused)
 {
 	struct frame_builder *b = ft->builder;
 	const struct detector *d = &ft->detector;
@@ -780,7 +780,7 @@ refuse(struct frame_table *ft)
 		frame_window_changed(ft);
 	}
 	if ((refused | b->requests_logged) != 0)
-		tell(ft, refused);
+		log_refused_requests(ft, refused);
 }
 
 /**

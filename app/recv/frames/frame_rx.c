@@ -449,7 +449,7 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 		return drop_unused(ft, frx, frame);
 	if (frame >= __atomic_load_n(&ft->window.end, __ATOMIC_RELAXED))
 		return drop_beyond(ft, frx, frame);
-	counter_add(&frx->heard[stream], 1);
+	counter_add(&frx->activity[stream], 1);
 	if (frx->before[stream] != 0 && is_of_old_window(ft, frx, stream, frame))
 		return drop_late(ft, frx, stream, frame);
 	/*
@@ -540,7 +540,7 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 		return frame_rx_late(ft, frx, stream, frame, packet);
 	near = frame_rx_is_near(ft, frame);
 	if (frx->before[stream] != 0 && is_of_old_window(ft, frx, stream, frame)) {
-		counter_add(&frx->heard[stream], 1);
+		counter_add(&frx->activity[stream], 1);
 		return drop_late(ft, frx, stream, frame);
 	}
 	/* a packet of a stream that is out of window may wait only for the next frames */
@@ -549,6 +549,6 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	/* a corrupt number must not make the window advance to it */
 	if (frame < horizon && (near || frame < __atomic_load_n(&w->ahead, __ATOMIC_RELAXED)))
 		return wait_for(frx, stream, frame);
-	counter_add(&frx->heard[stream], 1);
+	counter_add(&frx->activity[stream], 1);
 	return frame_resync_request(ft, frx, stream, frame, true, frame < horizon);
 }

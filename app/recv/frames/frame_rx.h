@@ -107,7 +107,7 @@ struct frame_rx {
 	uint64_t place[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 	/** By stream: counter of packets that were late or out of window. With `progress`, it shows
 	 * whether the stream sends. */
-	uint64_t heard[DETECTOR_STREAMS_MAX];
+	uint64_t activity[DETECTOR_STREAMS_MAX];
 	/** By stream: highest frame + 1 of which packets have arrived that an event will place. */
 	uint64_t begun[DETECTOR_STREAMS_MAX];
 	/** Bits of streams whose request is a gap (frames were lost), not a restart. */

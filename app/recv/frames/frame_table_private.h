@@ -103,10 +103,10 @@ struct frame_builder {
 	uint64_t tick_at;     /**< TSC of the last window.tick */
 	uint64_t silent;      /**< bits of streams that have sent nothing for `stall_cycles` */
 	uint64_t dead;	      /**< bits of streams silent for 1.5 x stall_cycles while half send */
-	uint64_t heard[DETECTOR_STREAMS_MAX];	     /**< packets + progress at the last check */
-	uint8_t heard_packets[DETECTOR_STREAMS_MAX]; /**< of its last frame, at that check */
+	uint64_t activity[DETECTOR_STREAMS_MAX];      /**< packets + progress at the last check */
+	uint8_t active_packets[DETECTOR_STREAMS_MAX]; /**< of its last frame, at that check */
 	/** frame_rx.listened of the stream's RX role at the last check that found more */
-	uint64_t heard_at[DETECTOR_STREAMS_MAX];
+	uint64_t active_at[DETECTOR_STREAMS_MAX];
 	uint64_t listened[FRAME_RX_MAX]; /**< frame_rx.listened at the last check */
 	uint64_t absent[FRAME_RX_MAX];	 /**< frame_rx.absent at absent_at */
 	uint64_t absent_at;		 /**< TSC of the last check of frame_rx.absent */
@@ -234,7 +234,7 @@ void frame_resync_listen(struct frame_table *ft);
 bool frame_resync_is_silent(const struct frame_table *ft, uint32_t stream);
 
 /** A window begins: no stream is silent yet, except dead ones. By the builder. */
-void frame_resync_hear(struct frame_table *ft);
+void frame_resync_note_activity(struct frame_table *ft);
 
 /** Note the time and the progress of all streams. By the builder, as below. */
 void frame_delay_note(const struct frame_table *ft, struct frame_delay *now);

@@ -163,7 +163,7 @@ move_window(struct frame_table *ft)
 	b->held = false;
 	__atomic_store_n(&ft->window.due, 0, __ATOMIC_RELAXED);
 	frame_resync_reset(ft);
-	frame_resync_hear(ft);
+	frame_resync_note_activity(ft);
 	/* dead streams are not waited for: they have sent nothing in the new window */
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		b->stalled_at[s] = b->dead >> s & 1;
@@ -206,7 +206,7 @@ frame_table_begin(struct frame_table *ft, const struct frame_run *run)
 	frame_late_begin(ft);
 	frame_resync_reset(ft);
 	b->dead = 0;
-	frame_resync_hear(ft);
+	frame_resync_note_activity(ft);
 	/* RX roles may read these now. Each store is atomic; a packet that sees a mix of old and
 	 * new values is dropped or waits. */
 	__atomic_store_n(&ft->window.stride, stride, __ATOMIC_RELAXED);

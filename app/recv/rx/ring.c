@@ -124,7 +124,7 @@ struct found {
 
 /** Look for the first tile of a frame in its slot. */
 static void
-look(const struct rx_ring *r, uint32_t stream, uint64_t frame, struct found *f)
+find_tile(const struct rx_ring *r, uint32_t stream, uint64_t frame, struct found *f)
 {
 	const struct rx_ring_stream *st = &r->stream[stream];
 	const uint32_t end = r->detector->expect_to[stream];
@@ -152,7 +152,7 @@ is_there(const struct rx_ring *r, uint32_t stream, uint64_t frame)
 {
 	struct found f;
 
-	look(r, stream, frame, &f);
+	find_tile(r, stream, frame, &f);
 	return f.any;
 }
 
@@ -209,7 +209,7 @@ frame_of(const struct rx_ring *r, uint32_t stream, uint32_t imm)
 	const uint64_t frame = ingest_immediate_frame(imm, last == 0 ? 0 : last - 1);
 	struct found f;
 
-	look(r, stream, frame, &f);
+	find_tile(r, stream, frame, &f);
 	return f.any || f.number == 0 ? frame : f.number;
 }
 
@@ -365,7 +365,7 @@ take_frame(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q, struct bur
 
 	if (event)
 		q->filling = NULL;
-	look(r, stream, frame, &f);
+	find_tile(r, stream, frame, &f);
 	/* without an event and a tile, nothing shows that the detector has sent this frame: its
 	 * numbers may have skipped it */
 	if (!f.any && !(event && (f.newer || st->repeated)))

@@ -32,7 +32,7 @@ crc_of_copy(const struct store_check_job *j, uint32_t *crc)
 }
 
 static void
-look(struct slice_job *job)
+check_body(struct slice_job *job)
 {
 	struct store_check_job *j = (struct store_check_job *)job;
 
@@ -85,12 +85,12 @@ store_check_close(struct store_check *c)
 void
 store_check_begin(struct store_check *c, struct store_check_job *j)
 {
-	static_assert(offsetof(struct store_check_job, job) == 0, "look() casts it");
+	static_assert(offsetof(struct store_check_job, job) == 0, "check_body() casts it");
 	j->check = c;
 	j->done = false;
-	j->job.run = look;
+	j->job.run = check_body;
 	if (c->host && j->bytes <= STORE_CHECK_INLINE)
-		look(&j->job);
+		check_body(&j->job);
 	else
 		slice_pool_submit(c->pool, &j->job);
 }

@@ -671,7 +671,7 @@ accept_request(struct store_connection *c, const struct rdma_event *event, uint6
 }
 
 static void
-who_asks(const struct rdma_event *event, struct admission_peer *peer)
+peer_of_request(const struct rdma_event *event, struct admission_peer *peer)
 {
 	xfer_qp_address(&event->peer, peer->addr);
 	peer->identity = xfer_auth_identity(event->private_data, event->private_len);
@@ -682,7 +682,7 @@ store_connection_knows(const struct store_shared *s, const struct rdma_event *ev
 {
 	struct admission_peer peer;
 
-	who_asks(event, &peer);
+	peer_of_request(event, &peer);
 	return admission_knows(&s->admission, &peer, now);
 }
 
@@ -705,7 +705,7 @@ store_connection_request(struct store_shared *s, struct store_connection *c,
 	int slot = -EBUSY;
 
 	s->counters.requests++;
-	who_asks(event, &peer);
+	peer_of_request(event, &peer);
 	if (c != NULL && !s->stopping && admission_may_take(&s->admission, &peer, s->nb_free, now))
 		slot = admission_enter(&s->admission, &peer, c, now, &evicted);
 	if (slot < 0) {

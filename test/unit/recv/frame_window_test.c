@@ -715,7 +715,7 @@ be_silent(uint32_t modules)
 			if (b->request_since[m] != 0)
 				b->request_since[m] -= step;
 			if ((modules >> m & 1) == 0)
-				ft->rx[config.owner[m]].heard[m]++;
+				ft->rx[config.owner[m]].activity[m]++;
 		}
 		open_frames();
 	}
