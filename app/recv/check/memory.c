@@ -212,9 +212,12 @@ check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	for (uint32_t i = 0; i < s->rx_lcores; i++)
 		need_piece(
 			need, "RX role", sizeof(struct rx) + RX_HANDOFF_RING_SIZE * sizeof(void *));
-	for (uint32_t i = 0; i < s->nb_ports; i++)
-		if (!s->ports[i].adapter)
-			need_port(need, s, gpu, &ports[i]);
+	for (uint32_t i = 0; i < s->nb_ports; i++) {
+		if (s->ports[i].adapter)
+			continue;
+		need_port(need, s, gpu, &ports[i]);
+		need->missing += !ports[i].present;
+	}
 	if (settings_in_memory(s)) {
 		struct ingest_card card = {0};
 
@@ -338,6 +341,16 @@ check_placement(struct check *c, const struct settings *s, const struct placemen
 	}
 }
 
+/**
+ * Describe memory that the sum lacks: a device that EAL could not create, such as a net_replay for
+ * whose capture it had too little memory.
+ */
+static const char *
+explain_missing(const struct check_need *need)
+{
+	return need->missing > 0 ? "; more for the ports without a device, see EAL's messages" : "";
+}
+
 void
 check_heap(struct check *c, const struct check_heap *heap, const struct check_need *need)
 {
@@ -349,17 +362,17 @@ check_heap(struct check *c, const struct check_heap *heap, const struct check_ne
 	if (heap->huge) {
 		check_add(c, CHECK_OK, "EAL memory",
 			"%s required, %s of it for %s; %s mapped and free, the rest from huge "
-			"pages",
-			want, piece, need->largest_name, have);
+			"pages%s",
+			want, piece, need->largest_name, have, explain_missing(need));
 	} else if (need->heap > heap->free || need->largest > heap->largest) {
-		check_add(c, CHECK_FAIL, "EAL memory", "%s required, %s of it for %s; %s free",
-			want, piece, need->largest_name, have);
+		check_add(c, CHECK_FAIL, "EAL memory", "%s required, %s of it for %s; %s free%s",
+			want, piece, need->largest_name, have, explain_missing(need));
 		/* with a margin for fragmentation */
 		check_fix(c, "-m %" PRIu64 ", or reduce [frames] slots or [gpu] outputs",
 			((heap->taken + need->heap + need->heap / 16) >> 20) + 16);
 	} else {
-		check_add(c, CHECK_OK, "EAL memory", "%s required, %s of it for %s; %s free", want,
-			piece, need->largest_name, have);
+		check_add(c, CHECK_OK, "EAL memory", "%s required, %s of it for %s; %s free%s",
+			want, piece, need->largest_name, have, explain_missing(need));
 	}
 }
 
@@ -452,8 +465,8 @@ check_huge_pages(struct check *c, const struct check_heap *heap, const struct ch
 				check_print_bytes(sizes[i].bytes, size));
 	}
 	check_add(c, have < need->heap ? CHECK_FAIL : CHECK_OK, "huge pages",
-		"node %d: %s; %s required there", heap->node, text,
-		check_print_bytes(need->heap, want));
+		"node %d: %s; %s required there%s", heap->node, text,
+		check_print_bytes(need->heap, want), explain_missing(need));
 	if (have >= need->heap)
 		return;
 	if (n == 0)

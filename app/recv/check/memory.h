@@ -39,6 +39,8 @@ struct check_need {
 	uint64_t heap;	  /**< bytes of EAL memory */
 	uint64_t largest; /**< largest single allocation */
 	const char *largest_name;
+	/** devices that are missing: what they would take of EAL memory is not in `heap` */
+	uint32_t missing;
 	uint64_t device;   /**< bytes of GPU memory */
 	uint64_t rings;	   /**< bytes of the rings of RoCE streams; not EAL memory */
 	uint64_t searches; /**< bytes that host gangs need for [peaks] search; not EAL memory */

@@ -222,6 +222,22 @@ needs_more(const struct settings *s, const struct settings *than)
 	return more.heap - less.heap;
 }
 
+/* The sum lacks what a device that does not exist would take, such as the capture of a replay. */
+static void
+test_need_of_missing_device(void **state)
+{
+	struct check_port port = make_nic();
+	const struct settings s = make_settings();
+	const struct check_gpu none = {0};
+	struct check_need need;
+
+	check_count_need(&s, &none, &port, false, &need);
+	assert_int_equal(need.missing, 0);
+	port.present = false;
+	check_count_need(&s, &none, &port, false, &need);
+	assert_int_equal(need.missing, 1);
+}
+
 static void
 test_need_of_searches(void **state)
 {
@@ -570,6 +586,7 @@ main(void)
 		TEST(test_gpu_direct),
 		TEST(test_locked_memory),
 		TEST(test_need),
+		TEST(test_need_of_missing_device),
 		TEST(test_need_of_searches),
 		TEST(test_need_of_outputs),
 		TEST(test_mtu_max),

@@ -250,7 +250,7 @@ test_huge_pages(void **state)
 		"echo 7 > /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages");
 	put("/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/free_hugepages", "1\n");
 	check_huge_pages(&check, &huge_heap, &need);
-	want(CHECK_OK, "1 of 1 x 1.0 GiB free", "");
+	want(CHECK_OK, "1 of 1 x 1.0 GiB free; 8.0 MiB required there", "");
 }
 
 static void
@@ -270,6 +270,11 @@ test_heap(void **state)
 	want(CHECK_FAIL, "60.0 MiB free", "reduce [frames] slots");
 	check_heap(&check, &huge_heap, &need);
 	want(CHECK_OK, "the rest from huge pages", "");
+	need.missing = 1;
+	check_heap(&check, &huge_heap, &need);
+	want(CHECK_OK, "the rest from huge pages; more for the ports without a device", "");
+	check_heap(&check, &heap, &need);
+	want(CHECK_FAIL, "60.0 MiB free; more for the ports without a device", "-m 111");
 }
 
 static void
