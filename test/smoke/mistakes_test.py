@@ -136,6 +136,7 @@ def options_that_eal_does_not_take(where):
                 'before the list'), 'the message is not the last line:', out)
     for program, own in PROGRAMS.items():
         says([program, *usual, '-l', 'x', '--', *own], 2, 'it rejects one of its options')
+        says([program, *usual, '--in-memory', '--', *own], 2, '--in-memory and --no-huge exclude each other')
     says([RECV, *usual, '--vdev', 'net_none0', '--', '--set', 'run.name=x'], 1,
          'a device is missing or fails to start', 'check --vdev')
 

@@ -119,15 +119,17 @@ try_runtime_folder(char path[PATH_MAX])
 
 /*
  * Print cause and remedy of common failures, which are missing from the messages of EAL.
- * @param huge  EAL was to use huge pages
+ * @param huge       EAL was to use huge pages
+ * @param in_memory  --in-memory was given, which excludes --no-huge
  * @return exit status of the program
  */
 static int
-explain(const char *program, bool huge)
+explain(const char *program, bool huge, bool in_memory)
 {
 	/* if EAL cannot create its lock file, it sets errno only, and rte_errno is 0 */
 	const char *why = rte_errno != 0 ? rte_strerror(rte_errno) : "see the messages above";
 	const int error = rte_errno;
+	const char *instead = in_memory ? " instead of --in-memory" : "";
 	int status = EXIT_FAILURE, ret;
 	char folder[PATH_MAX];
 
@@ -154,7 +156,13 @@ explain(const char *program, bool huge)
 	 * Before huge pages: if EAL rejects an option, it may not have read --no-huge. The other
 	 * causes of this error are above.
 	 */
-	else if (error == EINVAL) {
+	else if (error == EINVAL && in_memory && !huge) {
+		fprintf(stderr,
+			"%s: cannot start EAL: --in-memory and --no-huge exclude each other; "
+			"remove one of them\n",
+			program);
+		status = EAL_EXIT_USAGE;
+	} else if (error == EINVAL) {
 		fprintf(stderr,
 			"%s: cannot start EAL: it rejects one of its options, see its message "
 			"before the list of all options; options of %s come after '--'\n",
@@ -162,21 +170,21 @@ explain(const char *program, bool huge)
 		status = EAL_EXIT_USAGE;
 	} else if (huge && no_page_is_free())
 		fprintf(stderr,
-			"%s: cannot start EAL: no free huge pages; use --no-huge -m 1024, or as "
+			"%s: cannot start EAL: no free huge pages; use --no-huge -m 1024%s, or as "
 			"root: echo 1024 > /proc/sys/vm/nr_hugepages\n",
-			program);
+			program, instead);
 	else if (huge && no_hugetlbfs())
 		fprintf(stderr,
 			"%s: cannot start EAL: huge pages are free, but hugetlbfs is not mounted; "
-			"use --no-huge -m 1024, or as root: mkdir -p /dev/hugepages && mount -t "
+			"use --no-huge -m 1024%s, or as root: mkdir -p /dev/hugepages && mount -t "
 			"hugetlbfs none /dev/hugepages\n",
-			program);
+			program, instead);
 	else if (huge && geteuid() != 0)
 		fprintf(stderr,
 			"%s: cannot start EAL: %s; huge pages and devices require root, or "
 			"access to hugetlbfs and /dev/vfio: run as root, or use --no-huge "
-			"--no-pci\n",
-			program, why);
+			"--no-pci%s\n",
+			program, why, instead);
 	else if (error == ENOMEM && huge)
 		fprintf(stderr,
 			"%s: cannot start EAL: %s; request no more than the free huge pages: -m "
@@ -330,23 +338,31 @@ warn_of_reader(const char *text)
 	LOG(WARNING, "%s\n", text);
 }
 
+static bool
+has_option(char **argv, int own, const char *option)
+{
+	for (int i = 1; i < own; i++)
+		if (strcmp(argv[i], option) == 0)
+			return true;
+	return false;
+}
+
 int
 eal_start(const char *program, int argc, char **argv, int own)
 {
-	bool huge = true;
+	const bool huge = !has_option(argv, own, "--no-huge");
+	const bool in_memory = has_option(argv, own, "--in-memory");
 	int status = EXIT_SUCCESS;
 
-	for (int i = 1; i < own; i++)
-		huge &= strcmp(argv[i], "--no-huge") != 0;
 	file_lock_warn = warn_of_reader;
 	remove_stale_sockets(program, argv, own);
 	if (own != 0)
 		argv[own] = separator;
 	if (init(own != 0 ? argc : 1, argv, own) < 0)
-		return explain(program, huge);
+		return explain(program, huge, in_memory);
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
 		/* as a secondary process, it would share memory, ports and telemetry */
-		status = explain(program, huge);
+		status = explain(program, huge, in_memory);
 	} else if (check_runtime_folder(program) < 0) {
 		status = EXIT_FAILURE;
 	}
