@@ -1243,6 +1243,24 @@ wait_for_room(struct egress *e, uint64_t body)
 	return room;
 }
 
+/*
+ * Wait until the ring has room for another batch. It then keeps this room, because only this thread
+ * enqueues.
+ * @return false: the lcore has not taken a batch for hold_ms
+ */
+static bool
+wait_for_ring(struct egress *e)
+{
+	const uint64_t until = xfer_qp_clock() + e->settings.hold_ms;
+
+	while (rte_ring_full(e->filled)) {
+		if (xfer_qp_clock() >= until)
+			return false;
+		poll_or_sleep(e, WAIT_US);
+	}
+	return true;
+}
+
 /* Count a refused batch. The lcore logs the overload level once per occurrence. */
 static void
 refuse(struct egress *e, const struct batch *b)
@@ -1254,7 +1272,10 @@ refuse(struct egress *e, const struct batch *b)
 	overload_note_refused(&e->overload);
 }
 
-/* Fill the room, and hand it over to the lcore. @param open  of egress_room() */
+/*
+ * Fill the room, and hand it over to the lcore, after wait_for_ring().
+ * @param open  the room is that of egress_room()
+ */
 static void
 hand_over(struct egress *e, uint8_t *room, bool open, const struct batch *b)
 {
@@ -1279,8 +1300,7 @@ hand_over(struct egress *e, uint8_t *room, bool open, const struct batch *b)
 	else
 		room_fill(e->journal, room, &filled.batch, b);
 	FAIL_POINT("recv.filled");
-	while (rte_ring_sp_enqueue_elem(e->filled, &filled, FILLED_SIZE) < 0)
-		poll_or_sleep(e, WAIT_US);
+	(void)rte_ring_sp_enqueue_elem(e->filled, &filled, FILLED_SIZE);
 	if (polls_itself(e))
 		(void)egress_iterate(e);
 }
@@ -1386,7 +1406,8 @@ egress_put(struct egress *e, const struct batch *b)
 	}
 	if (!open)
 		room = wait_for_room(e, room_size(b));
-	if (room == NULL) {
+	/* a room that was not used needs no return */
+	if (room == NULL || !wait_for_ring(e)) {
 		refuse(e, b);
 		return drop(e, b, -ENOSPC);
 	}

@@ -8,7 +8,8 @@
  * commands through a mailbox and waits for the reply.
  *
  * The writer, the thread that makes batches, is the producer of the journal (journal/journal.h,
- * which also has the memory order). It waits for the lcore only if the journal or the ring is full:
+ * which also has the memory order). It waits for the lcore only if the journal or the ring is full,
+ * and refuses the batch if that does not change within hold_ms:
  *  - The lcore grants it the free space of the journal ahead, whenever a batch is released.
  *  - It copies the rows of a batch of images to a room of that space (egress_room()), or copies a
  *    batch there that it built elsewhere. It numbers the batches itself. A room belongs to the
@@ -106,7 +107,7 @@ struct egress_stats {
 	uint64_t durable;  /**< batches that are durable */
 	uint64_t rows;	   /**< rows of these batches */
 	uint64_t bytes;
-	uint64_t refused; /**< batches refused because the journal was full */
+	uint64_t refused; /**< batches refused because the journal or the ring was full */
 	uint64_t refused_rows;
 	uint64_t oversize; /**< batches larger than any space in the journal */
 	uint64_t oversize_rows;
@@ -282,9 +283,9 @@ uint8_t *egress_room(struct egress *e, enum arrow_table table, uint64_t size);
 /**
  * Put a batch into the journal: copy the bytes that are not in the open room yet, and then hand the
  * room over to the lcore. Waits while the journal is full: as long as spilling frees space,
- * otherwise up to hold_ms. A batch refused after that is counted. The batch survives the death of
- * the process as soon as the lcore has committed it, in its next iteration. Put images before the
- * rows that refer to them. Writer only.
+ * otherwise up to hold_ms. Then waits while the ring is full, up to hold_ms. A batch refused after
+ * that is counted. The batch survives the death of the process as soon as the lcore has committed
+ * it, in its next iteration. Put images before the rows that refer to them. Writer only.
  * @param batch  parts of its body that are in the open room already are not copied. Its references
  *   are parts of output slots of the journal, which belong to the journal from then on, also if the
  *   batch is refused

@@ -43,11 +43,43 @@ test_rest(void **state)
 	alarm(0);
 }
 
+/*
+ * The lcore no longer polls, and the batches come from another thread than the main lcore: the ring
+ * takes some, and each of the others is refused after hold_ms.
+ */
+static void
+test_stall(void **state)
+{
+	struct egress_stats stats;
+	struct egress_view view;
+	struct egress *e;
+	unsigned int k = 0;
+
+	alarm(PATIENCE);
+	unlink(journal);
+	e = open_egress("10.0.0.2", EGRESS_ROUND_ROBIN);
+	begin_run(e);
+	do {
+		(void)put_or_refuse(e, k++);
+		egress_stats_get(e, ARROW_IMAGES, &stats);
+	} while (stats.refused < 2);
+	assert_int_equal(stats.put, k - 2);
+	/* what the ring took is in the journal as soon as the lcore polls again */
+	egress_rest(e);
+	egress_wait(e);
+	assert_int_equal(egress_end(e), -ETIMEDOUT);
+	egress_view_get(e, &view);
+	assert_int_equal(view.journal.batches, k - 2);
+	egress_destroy(e);
+	alarm(0);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rest),
+		cmocka_unit_test(test_stall),
 	};
 
 	return rig_main(tests);

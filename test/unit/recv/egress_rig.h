@@ -65,8 +65,9 @@ begin_run(struct egress *e)
 	(void)egress_poll(e);
 }
 
-static inline void
-put(struct egress *e, unsigned int k)
+/* @return as egress_put() */
+static inline int
+put_or_refuse(struct egress *e, unsigned int k)
 {
 	struct xfer_sample_batch *from = &s.batch[ARROW_FRAMES][k];
 	const struct iovec body = {from->body, from->batch.body_bytes};
@@ -85,7 +86,13 @@ put(struct egress *e, unsigned int k)
 		.crc32c = from->batch.body_crc32c,
 	};
 
-	assert_int_equal(egress_put(e, &b), 0);
+	return egress_put(e, &b);
+}
+
+static inline void
+put(struct egress *e, unsigned int k)
+{
+	assert_int_equal(put_or_refuse(e, k), 0);
 }
 
 /* @return the return value of main() */
