@@ -10,6 +10,16 @@ import threading
 GREETING = json.dumps({'version': 'DPDK 22.11.0', 'pid': 1, 'max_output_len': 16384}).encode()
 
 
+def is_open(connection):
+    """False if the other end has closed it, or this one."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b''
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
 class Peer:
     """@param answer  function (command) of the messages to send: bytes, a list of them, or None"""
 
@@ -19,6 +29,7 @@ class Peer:
         self.greeting = greeting
         self.asked = []  # commands with their parameters
         self.connections = []
+        self.most = 0  # connections that were open at the same time
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.listener.bind(path)
         self.listener.listen(10)
@@ -31,6 +42,7 @@ class Peer:
         with contextlib.suppress(OSError):
             while True:
                 connection = self.listener.accept()[0]
+                self.most = max(self.most, 1 + sum(map(is_open, self.connections)))
                 self.connections.append(connection)
                 self.run(self.serve, connection)
 
