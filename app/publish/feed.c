@@ -192,25 +192,66 @@ feed_append(struct feed *f, struct feed_run *run, const struct feed_batch *batch
 }
 
 int
+feed_rows_push(struct feed_run *run, const struct feed_rows *rows)
+{
+	const size_t n = run->nb_rows;
+	struct feed_rows *r;
+
+	/* the array doubles whenever its size is a power of two */
+	if ((n & (n - 1)) == 0) {
+		r = realloc(run->rows, (n == 0 ? 1 : 2 * n) * sizeof(*r));
+		if (r == NULL)
+			return -ENOMEM;
+		run->rows = r;
+	}
+	r = &run->rows[n];
+	*r = *rows;
+	r->least_first = r->first;
+	r->most_last = n > 0 && r[-1].most_last > r->last ? r[-1].most_last : r->last;
+	/* files of several receivers or stores are in order each, but not together */
+	for (; r > run->rows && r[-1].least_first > r->least_first; r--)
+		r[-1].least_first = r->least_first;
+	run->nb_rows++;
+	return 0;
+}
+
+void
+feed_rows_find(
+	const struct feed_run *run, uint64_t first, uint64_t last, size_t *begin, size_t *end)
+{
+	size_t low = 0, high = run->nb_rows, middle;
+
+	while (low < high) {
+		middle = low + (high - low) / 2;
+		if (run->rows[middle].most_last < first)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*begin = low;
+	for (high = run->nb_rows; low < high;) {
+		middle = low + (high - low) / 2;
+		if (run->rows[middle].least_first <= last)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*end = low;
+}
+
+int
 feed_append_rows(struct feed *f, struct feed_run *run, uint32_t file, uint64_t at,
 	struct scan_record *record)
 {
-	struct feed_rows rows = {.file = file, .at = at}, *more;
+	struct feed_rows rows = {.file = file, .at = at};
 	struct scan_record *old = NULL;
 	int ret = rows_range(record, &rows.first, &rows.last);
 
 	if (ret < 0)
 		return ret == -ENODATA ? 0 : ret;
 	pthread_mutex_lock(&f->lock);
-	/* the array doubles whenever its size is a power of two */
-	if ((run->nb_rows & (run->nb_rows - 1)) == 0) {
-		more = realloc(
-			run->rows, (run->nb_rows == 0 ? 1 : 2 * run->nb_rows) * sizeof(*more));
-		ret = more != NULL ? 0 : -ENOMEM;
-		run->rows = more != NULL ? more : run->rows;
-	}
+	ret = feed_rows_push(run, &rows);
 	if (ret == 0) {
-		run->rows[run->nb_rows++] = rows;
 		old = run->latest_rows;
 		run->latest_rows = scan_record_ref(record);
 	}
@@ -376,10 +417,13 @@ list_rows(const struct feed_cursor *c, size_t number[FEED_JOIN_MAX])
 	const struct feed_run *run = c->current;
 	const struct rows_join *j = &c->join;
 	const struct feed_rows *r;
-	size_t nb = 0, i;
+	size_t nb = 0, begin, end, i;
 
+	feed_rows_find(run, j->first, j->last, &begin, &end);
+	if (begin < c->rows_tried)
+		begin = c->rows_tried;
 	for (unsigned int others = 0; others < 2; others++) {
-		for (i = run->nb_rows; i > c->rows_tried && nb < FEED_JOIN_MAX; i--) {
+		for (i = end; i > begin && nb < FEED_JOIN_MAX; i--) {
 			r = &run->rows[i - 1];
 			if (r->last >= j->first && r->first <= j->last &&
 				is_same_set(&run->file[r->file], &run->file[c->file]) != others)

@@ -52,6 +52,10 @@ struct feed_rows {
 	uint32_t file;
 	uint64_t at;	      /**< offset in the file, bytes */
 	uint64_t first, last; /**< smallest and largest frame number */
+	/** smallest `first` of this batch and the later ones; largest `last` of this and the earlier
+	 *  ones: neither decreases from one batch to the next @{ */
+	uint64_t least_first, most_last;
+	/** @} */
 };
 
 struct feed_run {
@@ -165,6 +169,19 @@ int feed_add_file(struct feed *f, struct feed_run *run, const char *path,
 /** Append a batch; its `order`, `first` and `added_ns` are set. @return 0; -ENOMEM */
 int feed_append(struct feed *f, struct feed_run *run, const struct feed_batch *batch,
 	struct scan_record *record);
+
+/**
+ * Append to `rows` of a run. Called with the lock.
+ * @param rows  its last two members are set @return 0; -ENOMEM
+ */
+int feed_rows_push(struct feed_run *run, const struct feed_rows *rows);
+
+/**
+ * Find the batches of `frames` that may have frames from `first` to `last`: none before `begin`,
+ * and none from `end` on. It takes two binary searches. Called with the lock.
+ */
+void feed_rows_find(
+	const struct feed_run *run, uint64_t first, uint64_t last, size_t *begin, size_t *end);
 
 /** Append a batch of `frames`. @return 0; -ENOMEM; -EBADMSG: no numbers of frames */
 int feed_append_rows(struct feed *f, struct feed_run *run, uint32_t file, uint64_t at,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -188,16 +189,15 @@ test_old_runs_are_dropped(void **state)
 static void
 test_images_wait_for_a_descriptor_for_their_rows(void **state)
 {
+	const struct feed_rows all = {.first = numbers[0], .last = numbers[ROWS - 1]};
+	const struct feed_rows newer = {.first = 100, .last = 100};
 	struct feed_run *run = begin(1);
 	struct rlimit limit, none;
 
 	append(run);
 	/* of `frames`: a batch with all rows, and a newer one, which is in memory */
-	run->rows = calloc(2, sizeof(*run->rows));
-	assert_non_null(run->rows);
-	run->rows[0] = (struct feed_rows){.first = numbers[0], .last = numbers[ROWS - 1]};
-	run->rows[1] = (struct feed_rows){.first = 100, .last = 100};
-	run->nb_rows = 2;
+	assert_int_equal(feed_rows_push(run, &all), 0);
+	assert_int_equal(feed_rows_push(run, &newer), 0);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
@@ -213,6 +213,56 @@ test_images_wait_for_a_descriptor_for_their_rows(void **state)
 	assert_null(item.info);
 }
 
+/* Batches of `frames` of several files: in order each, and together hardly. */
+static void
+test_rows_are_found(void **state)
+{
+	const unsigned int seed = (unsigned int)time(NULL), nb = 1000;
+	uint64_t next[3] = {0}, first, last;
+	struct feed_run *run = begin(1);
+	struct feed_rows r;
+	size_t from, to, i;
+
+	print_message("seed %u\n", seed);
+	srand(seed);
+	for (unsigned int k = 0; k < nb; k++) {
+		const unsigned int file = (unsigned int)rand() % 3;
+
+		r.first = next[file] + (uint64_t)rand() % 5;
+		r.last = r.first + (uint64_t)rand() % 20;
+		next[file] = r.last + 1;
+		assert_int_equal(feed_rows_push(run, &r), 0);
+	}
+	for (unsigned int k = 0; k < 200; k++) {
+		first = (uint64_t)rand() % (next[0] + 100);
+		last = first + (uint64_t)rand() % 50;
+		feed_rows_find(run, first, last, &from, &to);
+		assert_true(from <= to && to <= nb);
+		for (i = 0; i < nb; i++) {
+			const bool may = run->rows[i].last >= first && run->rows[i].first <= last;
+
+			assert_false(may && (i < from || i >= to));
+		}
+		/* both ends are as near as they can be */
+		if (from < to) {
+			assert_true(run->rows[from].last >= first);
+			assert_true(run->rows[to - 1].first <= last);
+		}
+	}
+	/* one file in order: no other batch is looked at */
+	run = begin(2);
+	for (unsigned int k = 0; k < nb; k++) {
+		r.first = k * 10;
+		r.last = k * 10 + 9;
+		assert_int_equal(feed_rows_push(run, &r), 0);
+	}
+	feed_rows_find(run, 5015, 5024, &from, &to);
+	assert_int_equal(from, 501);
+	assert_int_equal(to, 503);
+	feed_rows_find(run, 10 * nb, 10 * nb, &from, &to);
+	assert_int_equal(from, to);
+}
+
 int
 main(void)
 {
@@ -225,6 +275,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_old_runs_are_dropped, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_images_wait_for_a_descriptor_for_their_rows, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_rows_are_found, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
