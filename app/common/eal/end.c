@@ -12,16 +12,13 @@
 
 #define CALLBACK_WAIT_S 2 /* a driver's callback may wait for its peer */
 
-/*
- * Posted when the interrupt thread is blocked. Static, because that thread outlives the caller's
- * stack and EAL's memory.
- */
-static sem_t blocked;
+/* Static, because the blocked thread outlives the caller's stack and EAL's memory. */
+static sem_t thread_blocked;
 
 static void
-block_interrupt_thread(void *arg)
+block_thread(void *arg)
 {
-	sem_post(&blocked);
+	sem_post(&thread_blocked);
 	for (;;)
 		pause();
 }
@@ -31,7 +28,7 @@ block_interrupt_thread(void *arg)
  * rte_eal_cleanup() waits until no alarm callback is running.
  */
 static int
-register_block(void)
+request_block(void)
 {
 	struct rte_intr_handle *handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
 	const int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -39,29 +36,33 @@ register_block(void)
 
 	if (handle && fd >= 0 && rte_intr_fd_set(handle, fd) == 0 &&
 		rte_intr_type_set(handle, RTE_INTR_HANDLE_EXT) == 0)
-		ret = rte_intr_callback_register(handle, block_interrupt_thread, NULL);
+		ret = rte_intr_callback_register(handle, block_thread, NULL);
 	/* EAL keeps a copy of the handle */
 	rte_intr_instance_free(handle);
+	if (ret < 0 && fd >= 0)
+		close(fd);
 	return ret;
 }
 
 bool
 eal_block_interrupts(void)
 {
-	static bool registered, done;
+	static bool requested, done;
 	struct timespec until;
 
 	if (done)
 		return true;
-	if (!registered) {
-		sem_init(&blocked, 0, 0);
-		if (register_block() < 0)
+	if (!requested) {
+		sem_init(&thread_blocked, 0, 0);
+		if (request_block() < 0) {
+			sem_destroy(&thread_blocked);
 			return false;
-		registered = true;
+		}
+		requested = true;
 	}
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += CALLBACK_WAIT_S;
-	while (sem_timedwait(&blocked, &until) < 0)
+	while (sem_timedwait(&thread_blocked, &until) < 0)
 		if (errno != EINTR)
 			return false;
 	done = true;

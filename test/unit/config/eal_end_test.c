@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/time.h>
@@ -20,6 +21,7 @@
 #include <rte_alarm.h>
 #include <rte_common.h>
 #include <rte_eal.h>
+#include <rte_interrupts.h>
 #include <rte_malloc.h>
 
 #include "eal/end.h"
@@ -110,6 +112,47 @@ ends_beside_a_busy_one(void)
 	return 0;
 }
 
+static bool refuse_callbacks;
+
+int __real_rte_intr_callback_register(
+	const struct rte_intr_handle *handle, rte_intr_callback_fn fn, void *arg);
+int __wrap_rte_intr_callback_register(
+	const struct rte_intr_handle *handle, rte_intr_callback_fn fn, void *arg);
+
+int
+__wrap_rte_intr_callback_register(
+	const struct rte_intr_handle *handle, rte_intr_callback_fn fn, void *arg)
+{
+	return refuse_callbacks ? -ENOMEM : __real_rte_intr_callback_register(handle, fn, arg);
+}
+
+/* The lowest number of a descriptor that is free. */
+static int
+free_descriptor(void)
+{
+	const int fd = dup(STDIN_FILENO);
+
+	close(fd);
+	return fd;
+}
+
+static int
+ends_without_a_callback(void)
+{
+	int fd;
+
+	begin();
+	refuse_callbacks = true;
+	fd = free_descriptor();
+	if (eal_block_interrupts())
+		return 3;
+	if (free_descriptor() != fd)
+		return 4;
+	/* the next attempt can succeed */
+	refuse_callbacks = false;
+	return eal_block_interrupts() ? 0 : 5;
+}
+
 /* Run fn in a child process. @return its exit status, or minus the signal that killed it */
 static int
 run(int (*fn)(void))
@@ -139,12 +182,20 @@ test_busy(void **state)
 	assert_int_equal(run(ends_beside_a_busy_one), 0);
 }
 
+/* No descriptor is left open if the thread cannot be blocked. */
+static void
+test_no_callback(void **state)
+{
+	assert_int_equal(run(ends_without_a_callback), 0);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_callbacks),
 		cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_no_callback),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
