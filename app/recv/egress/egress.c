@@ -88,6 +88,21 @@ struct egress_run {
 	struct store_client *client[STORE_SET];
 };
 
+/* What the writer counts of a table: see struct egress_stats. */
+struct put_counters {
+	uint64_t put, put_rows, bytes;
+	uint64_t refused, refused_rows;
+	uint64_t oversize, oversize_rows;
+};
+
+/* What the lcore counts of a table: see struct egress_stats. */
+struct outcome_counters {
+	uint64_t durable, rows;
+	uint64_t spilled, spilled_rows;
+	uint64_t damaged, damaged_rows;
+	struct histogram latency;
+};
+
 struct egress {
 	struct egress_settings settings;
 	uint64_t receiver_id;
@@ -136,15 +151,17 @@ struct egress {
 	bool ending;	    /* atomic: egress_end() waits */
 	struct mailbox mailbox;
 	struct command command;
+	struct outcome_counters outcome[XFER_TABLES];
 	/* The writer enqueues, the lcore dequeues. Elements are struct filled. */
 	struct rte_ring *filled;
-	/* The members up to `tally` belong to the writer. */
-	uint8_t *room; /* the open one; NULL: none */
+	/* The members from here on belong to the writer. The lcore polls those above: they must be
+	 * on other cache lines. */
+	uint8_t *room __rte_cache_aligned; /* the open one; NULL: none */
 	enum arrow_table room_table;
 	uint64_t body_max[XFER_TABLES];
 	uint32_t modules;		/* modules of a row */
 	uint64_t tally[LEDGER_COLUMNS]; /* counts of rows refused since the last batch */
-	struct egress_stats stats[XFER_TABLES];
+	struct put_counters put[XFER_TABLES];
 };
 
 static const char *
@@ -166,7 +183,7 @@ static void
 egress_count_released(struct egress *e, uint32_t batch, bool spilled)
 {
 	const struct batch_count *k = &e->counted[batch];
-	struct egress_stats *s = &e->stats[k->table];
+	struct outcome_counters *s = &e->outcome[k->table];
 	int64_t now;
 
 	if (k->kept_at != 0)
@@ -900,7 +917,8 @@ do_begin(struct egress *e, const struct command *c)
 	 * writer has not begun.
 	 */
 	e->current = index;
-	memset(e->stats, 0, sizeof(e->stats));
+	memset(e->outcome, 0, sizeof(e->outcome));
+	memset(e->put, 0, sizeof(e->put));
 	memset(e->tally, 0, sizeof(e->tally));
 	for (i = 0; i < ARROW_TABLES; i++)
 		e->body_max[i] = c->begin->body_max[i];
@@ -1004,7 +1022,7 @@ static void
 drop_damaged(struct egress *e)
 {
 	struct damaged_batches damaged;
-	struct egress_stats *s;
+	struct outcome_counters *s;
 	unsigned int i;
 
 	damaged_batches_drop(e->journal, &e->damaged_list, &e->kept.saved, &damaged);
@@ -1013,7 +1031,7 @@ drop_damaged(struct egress *e)
 	COUNTER_SET(e->damaged, true);
 	e->damaged_frames += damaged.frames;
 	for (i = 0; i < XFER_TABLES; i++) {
-		s = &e->stats[i];
+		s = &e->outcome[i];
 		counter_add(&s->damaged, damaged.nb[i]);
 		counter_add(&s->damaged_rows, damaged.rows[i]);
 	}
@@ -1265,7 +1283,7 @@ wait_for_ring(struct egress *e)
 static void
 refuse(struct egress *e, const struct batch *b)
 {
-	struct egress_stats *s = &e->stats[b->table];
+	struct put_counters *s = &e->put[b->table];
 
 	counter_add(&s->refused, 1);
 	counter_add(&s->refused_rows, b->rows);
@@ -1386,7 +1404,7 @@ egress_slots_begin(struct egress *e, uint32_t n, uint32_t *slot, char message[PA
 int
 egress_put(struct egress *e, const struct batch *b)
 {
-	struct egress_stats *s = &e->stats[b->table];
+	struct put_counters *s = &e->put[b->table];
 	uint8_t *room = e->room;
 	const bool open = room != NULL;
 
@@ -1460,7 +1478,7 @@ wait_for_stores(struct egress *e)
 	bool waits = false;
 
 	for (i = 0; i < XFER_TABLES; i++)
-		end.batches[i] = e->stats[i].put;
+		end.batches[i] = e->put[i].put;
 	(void)run_command(e, &end);
 	while (run_command(e, &is_over) == 0) {
 		const uint64_t now = xfer_qp_clock();
@@ -1541,7 +1559,25 @@ egress_lost_doubts(struct egress *e)
 void
 egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_stats *to)
 {
-	counters_get(to, &e->stats[table], sizeof(*to));
+	const struct put_counters *put = &e->put[table];
+	const struct outcome_counters *outcome = &e->outcome[table];
+
+#define GET(from, member) __atomic_load(&from->member, &to->member, __ATOMIC_RELAXED)
+	GET(put, put);
+	GET(put, put_rows);
+	GET(outcome, durable);
+	GET(outcome, rows);
+	GET(put, bytes);
+	GET(put, refused);
+	GET(put, refused_rows);
+	GET(put, oversize);
+	GET(put, oversize_rows);
+	GET(outcome, spilled);
+	GET(outcome, spilled_rows);
+	GET(outcome, damaged);
+	GET(outcome, damaged_rows);
+#undef GET
+	counters_get(&to->latency, &outcome->latency, sizeof(to->latency));
 }
 
 /* ---- creation and destruction ---- */
@@ -1737,12 +1773,13 @@ int
 egress_create(struct egress **egress, const struct egress_settings *settings, uint64_t receiver_id,
 	const struct egress_slots *slots)
 {
-	struct egress *e = calloc(1, sizeof(*e));
+	struct egress *e = aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(*e));
 	char message[PATH_MAX];
 	int ret;
 
 	if (e == NULL)
 		return -ENOMEM;
+	memset(e, 0, sizeof(*e));
 	e->settings = *settings;
 	e->receiver_id = receiver_id;
 	e->current = -1;
