@@ -360,7 +360,12 @@ receive(struct service *s)
 	if (ret != 0) {
 		LOG(ERR, "cannot start the service thread: %s\n", strerror(ret));
 		watchdog_stop(s->watchdog);
-		return -ret;
+		run_close(s->run);
+		if (s->pipeline->stores != NULL)
+			egress_rest(s->pipeline->stores);
+		run_give_up(s->run, "cannot start the service thread");
+		s->failed = -ret;
+		return s->failed;
 	}
 	pthread_setname_np(thread, "service");
 	pthread_setaffinity_np(thread, sizeof(s->pipeline->writer_cpus), &s->pipeline->writer_cpus);
