@@ -613,34 +613,39 @@ test_kept_rc(void **state)
 }
 
 /*
- * mlx5 frees no sent frame before 31 others follow. The region of a SEND can be deregistered
- * nevertheless, that of a WRITE only then.
+ * mlx5 frees no sent frame before 31 others follow. The region of a short SEND can be deregistered
+ * nevertheless, that of other requests only then.
  */
 static void
 test_kept_last(void **state)
 {
-	static const enum rdma_op ops[] = {RDMA_OP_SEND, RDMA_OP_SEND_IMM, RDMA_OP_WRITE};
+	static const struct {
+		enum rdma_op op;
+		uint32_t length;
+		bool busy;
+	} row[] = {{RDMA_OP_SEND, 1000, false}, {RDMA_OP_SEND_IMM, 4096, false},
+		{RDMA_OP_SEND, 4097, true}, {RDMA_OP_WRITE, 1000, true}};
 	struct rdma_sge s;
 	struct rdma_send_wr wr = {.sg = &s, .nb_sge = 1};
 	struct rdma_qp *qp, *ud;
 	struct rdma_ah *ah;
 	unsigned int i, n;
 
-	for (i = 0; i < RTE_DIM(ops); i++) {
+	for (i = 0; i < RTE_DIM(row); i++) {
 		physical_make(PORT_STATUS, "mlx5_pci");
 		device(1, "ip=10.0.0.1/24");
-		s = sge(0, 1000);
-		wr.op = ops[i];
+		s = sge(0, row[i].length);
+		wr.op = row[i].op;
 		wr.rkey = rdma_mr_rkey(it.mr);
 		wr.remote_addr = (uintptr_t)memory;
 		qp = qp_make(RDMA_QP_RC, 0);
 		connect_to(qp, qp, 1);
 		assert_int_equal(rdma_post_send(qp, &wr, 1), 1);
 		rdma_progress(it.dev, 0);
-		assert_int_equal(nb_kept, 1);
+		assert_int_equal(nb_kept, (row[i].length + 1023) / 1024);
 		assert_int_equal(rdma_qp_error(qp), 0);
 		assert_int_equal(rdma_qp_destroy(qp), 0);
-		if (wr.op == RDMA_OP_WRITE) {
+		if (row[i].busy) {
 			assert_int_equal(rdma_mr_dereg(it.mr), -EBUSY);
 			ud = qp_make(RDMA_QP_UD, 0);
 			assert_int_equal(rdma_qp_connect(ud, NULL), 0);

@@ -16,6 +16,8 @@
  */
 #define PROBES_MAX	10
 #define PROBES_READ_MAX 2
+/* Longest SEND that roce_dev.copy_sends applies to, bytes. Longer ones carry data. */
+#define COPY_SEND_MAX 4096
 
 static bool
 is_answered(const struct roce_wqe *wqe)
@@ -221,7 +223,8 @@ send_data(struct roce_qp *qp, struct roce_wqe *wqe)
 	/* The region of control messages can be deregistered when its queue pair is closed, also if
 	 * the port sends nothing more. */
 	f.copy = qp->poll_group->dev->copy_sends && qp->type == RDMA_QP_RC &&
-		(wqe->op == RDMA_OP_SEND || wqe->op == RDMA_OP_SEND_IMM);
+		(wqe->op == RDMA_OP_SEND || wqe->op == RDMA_OP_SEND_IMM) &&
+		wqe->length <= COPY_SEND_MAX;
 	if (wqe->flags & RDMA_SEND_INLINE) {
 		bytes.addr = (uint8_t *)wqe->segment;
 		bytes.length = wqe->length;
