@@ -52,7 +52,7 @@ struct feed_rows {
 	uint32_t file;
 	uint64_t at;	      /**< offset in the file, bytes */
 	uint64_t first, last; /**< smallest and largest frame number */
-	/** smallest `first` of this batch and the later ones; largest `last` of this and the earlier
+	/** smallest `first` of this and all later batches; largest `last` of this and all earlier
 	 *  ones: neither decreases from one batch to the next @{ */
 	uint64_t least_first, most_last;
 	/** @} */
