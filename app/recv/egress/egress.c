@@ -1562,21 +1562,21 @@ egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_s
 	const struct put_counters *put = &e->put[table];
 	const struct outcome_counters *outcome = &e->outcome[table];
 
-#define GET(from, member) __atomic_load(&from->member, &to->member, __ATOMIC_RELAXED)
-	GET(put, put);
-	GET(put, put_rows);
-	GET(outcome, durable);
-	GET(outcome, rows);
-	GET(put, bytes);
-	GET(put, refused);
-	GET(put, refused_rows);
-	GET(put, oversize);
-	GET(put, oversize_rows);
-	GET(outcome, spilled);
-	GET(outcome, spilled_rows);
-	GET(outcome, damaged);
-	GET(outcome, damaged_rows);
-#undef GET
+	*to = (struct egress_stats){
+		.put = counter_get(&put->put),
+		.put_rows = counter_get(&put->put_rows),
+		.durable = counter_get(&outcome->durable),
+		.rows = counter_get(&outcome->rows),
+		.bytes = counter_get(&put->bytes),
+		.refused = counter_get(&put->refused),
+		.refused_rows = counter_get(&put->refused_rows),
+		.oversize = counter_get(&put->oversize),
+		.oversize_rows = counter_get(&put->oversize_rows),
+		.spilled = counter_get(&outcome->spilled),
+		.spilled_rows = counter_get(&outcome->spilled_rows),
+		.damaged = counter_get(&outcome->damaged),
+		.damaged_rows = counter_get(&outcome->damaged_rows),
+	};
 	counters_get(&to->latency, &outcome->latency, sizeof(to->latency));
 }
 
