@@ -490,6 +490,13 @@ async_writer_put(struct async_writer *s, const struct iovec *iov, unsigned int n
 	return proceed(s);
 }
 
+bool
+async_writer_has_room(const struct async_writer *s, uint64_t size)
+{
+	/* both ends may be in the middle of a slice, and collected data becomes a slice, too */
+	return size / s->config.slice + 3 <= ARROW_SLICE_QUEUE - (s->head - s->tail);
+}
+
 int
 async_writer_poll(struct async_writer *s)
 {

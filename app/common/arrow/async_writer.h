@@ -35,7 +35,13 @@
 #define ARROW_SLICE_SYNC_BYTES (256u << 20)
 #define ARROW_SLICE_STALL_MS   2000
 #define ARROW_SLICE_AHEAD      (4ull << 30)
-#define ARROW_SLICE_QUEUE      256 /**< maximum number of slices in progress or waiting */
+/**
+ * Maximum number of slices in progress or waiting: an empty queue has room for the largest body of
+ * a batch (XFER_BODY_MAX) in slices of the default size.
+ */
+#define ARROW_SLICE_QUEUE 260
+/** maximum number of bytes for which an empty queue has room: async_writer_has_room() */
+#define ARROW_SLICE_PUT_MAX(slice) ((uint64_t)(slice) * (ARROW_SLICE_QUEUE - 3))
 
 /** How to write. 0 selects the default of a member. */
 struct async_writer_config {
@@ -114,6 +120,12 @@ int async_writer_open(
  * @return 0 or the error
  */
 int async_writer_put(struct async_writer *s, const struct iovec *iov, unsigned int nb, bool stay);
+
+/**
+ * Whether async_writer_put() of `size` bytes need not wait for the disk: they stay and are written
+ * in place, in at most ARROW_IO_VECTORS parts.
+ */
+bool async_writer_has_room(const struct async_writer *s, uint64_t size);
 
 /** Process completions and start operations that are due. @return 0 or the error */
 int async_writer_poll(struct async_writer *s);

@@ -53,13 +53,22 @@ struct stream_file {
 	struct arrow_closing closing; /* its `file` is NULL until closing begins */
 };
 
+/* Batches that wait until the disk takes more, oldest first, in [first, nb). */
+struct waiting {
+	struct stream_batch *batch;
+	size_t first;
+	size_t nb;
+	size_t room;
+};
+
 struct stream_writer {
 	struct stream_writer_config config;
 	const struct arrow_io_ops *io;
 	struct stream_file *oldest;
 	struct stream_file *current; /* the youngest file, if it is open; NULL: none */
 	struct closed_files files;   /* closed files, and all durable batches */
-	struct interval_set taken;   /* batches without a result */
+	struct waiting waiting;
+	struct interval_set taken;   /* batches of files, without a result */
 	struct interval_set damaged; /* batches that were found damaged and not stored again yet */
 	/* batches of earlier processes whose bodies were not verified */
 	struct interval_set unread;
@@ -352,9 +361,18 @@ discard_empty(struct stream_writer *w)
 	free(f);
 }
 
+/* Whether a batch can be written to the current file without waiting for the disk. */
+static bool
+may_write(const struct stream_writer *w, uint64_t bytes)
+{
+	const struct async_writer *out = &w->current->file.out;
+
+	return !w->config.on_lcore || out->error != 0 || async_writer_has_room(out, bytes);
+}
+
 /*
- * Make sure that there is a file for a batch. @return 0; -errno: why the batch cannot be written
- * now
+ * Make sure that there is a file for a batch. @return 0; -EAGAIN: the batch must wait; -errno: why
+ * it cannot be written now
  */
 static int
 prepare(struct stream_writer *w, const struct item *item)
@@ -373,7 +391,7 @@ prepare(struct stream_writer *w, const struct item *item)
 		return -EDQUOT;
 	}
 	if (w->current != NULL)
-		return 0;
+		return may_write(w, item->bytes) ? 0 : -EAGAIN;
 	if (w->stats.error != 0 && monotonic_ns() < w->backoff.retry_at)
 		return w->stats.error;
 	return open_file(w);
@@ -467,8 +485,9 @@ refuse_differing(struct stream_writer *w, const struct item *item, const char *p
 	stream_writer_give_result(w, item, XFER_RETRY);
 }
 
-void
-stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
+/* Write or refuse a batch. @return false: it must wait */
+static bool
+take(struct stream_writer *w, const struct stream_batch *b)
 {
 	struct item item = {
 		.sequence = b->xfer.sequence,
@@ -480,10 +499,11 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 	};
 	struct stream_file *f, *last;
 	const char *path;
+	int ret;
 
 	if (stream_writer_compare(w, item.sequence, item.crc, &path) < 0) {
 		refuse_differing(w, &item, path);
-		return;
+		return true;
 	}
 
 	if (interval_set_has(&w->files.have, item.sequence)) {
@@ -492,7 +512,7 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 
 		w->doubt |= unread;
 		stream_writer_give_result(w, &item, unread ? XFER_RETRY : XFER_DUPLICATE);
-		return;
+		return true;
 	}
 	if (interval_set_has(&w->taken, item.sequence)) {
 		/*
@@ -506,21 +526,72 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 			stream_writer_give_result(w, &item, XFER_RETRY);
 		else
 			counter_add(&w->stats.pending, 1);
-		return;
+		return true;
 	}
-	if (prepare(w, &item) < 0) {
+	ret = prepare(w, &item);
+	if (ret == -EAGAIN)
+		return false;
+	if (ret < 0) {
 		stream_writer_give_result(w, &item, XFER_RETRY);
-		return;
+		return true;
 	}
 	item.index = w->current->file.nb_batches;
 	if (interval_set_add(&w->taken, item.sequence, item.sequence) < 0 ||
 		note_item(w->current, &item) < 0) {
 		(void)interval_set_remove(&w->taken, item.sequence, item.sequence);
 		stream_writer_give_result(w, &item, XFER_RETRY);
-		return;
+		return true;
 	}
 	write_batch(w, b, &item);
-	stream_writer_give_results(w);
+	return true;
+}
+
+/* Let a batch wait. @return -ENOMEM */
+static int
+add_waiting(struct waiting *q, const struct stream_batch *b)
+{
+	const size_t room = 2 * q->room + 64;
+	struct stream_batch *more;
+
+	if (q->nb == q->room) {
+		more = realloc(q->batch, room * sizeof(*more));
+		if (more == NULL)
+			return -ENOMEM;
+		q->batch = more;
+		q->room = room;
+	}
+	q->batch[q->nb++] = *b;
+	return 0;
+}
+
+/* Write or refuse batches that have waited, in their order. */
+static void
+take_waiting(struct stream_writer *w)
+{
+	struct waiting *q = &w->waiting;
+
+	for (; q->first < q->nb && take(w, &q->batch[q->first]); q->first++)
+		counter_set(&w->stats.pending, w->stats.pending - 1);
+	if (q->first == 0 || q->first < q->nb / 2)
+		return;
+	memmove(q->batch, q->batch + q->first, (q->nb - q->first) * sizeof(*q->batch));
+	q->nb -= q->first;
+	q->first = 0;
+}
+
+void
+stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
+{
+	const struct item item = {.sequence = b->xfer.sequence, .tag = b->tag};
+
+	if (w->waiting.nb == 0 && take(w, b)) {
+		stream_writer_give_results(w);
+		return;
+	}
+	if (add_waiting(&w->waiting, b) < 0)
+		stream_writer_give_result(w, &item, XFER_RETRY);
+	else
+		counter_add(&w->stats.pending, 1);
 }
 
 static void
@@ -541,6 +612,7 @@ stream_writer_poll(struct stream_writer *w)
 	if (w->current != NULL && arrow_file_poll(&w->current->file) < 0)
 		begin_outage(w);
 	watch_disk(w);
+	take_waiting(w);
 	stream_writer_give_results(w);
 	/* try to recover without a batch, since peers send none until the state is good */
 	if (w->stats.error == 0 || w->current != NULL || monotonic_ns() < w->backoff.retry_at)
@@ -561,7 +633,7 @@ stream_writer_begin_finish(struct stream_writer *w)
 bool
 stream_writer_finished(const struct stream_writer *w)
 {
-	return w->oldest == NULL;
+	return w->oldest == NULL && w->waiting.nb == 0;
 }
 
 int
@@ -569,6 +641,11 @@ stream_writer_finish(struct stream_writer *w)
 {
 	struct stream_file *f;
 
+	while (w->waiting.nb > 0) {
+		if (w->current != NULL)
+			arrow_file_wait(&w->current->file, UINT64_MAX);
+		take_waiting(w);
+	}
 	stream_writer_begin_finish(w);
 	for (f = w->oldest; f != NULL; f = f->next)
 		arrow_closing_join(&f->closing);
@@ -766,6 +843,7 @@ stream_writer_close(struct stream_writer *w)
 	interval_set_free(&w->taken);
 	interval_set_free(&w->damaged);
 	interval_set_free(&w->unread);
+	free(w->waiting.batch);
 	free(w);
 }
 

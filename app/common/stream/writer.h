@@ -111,6 +111,12 @@ struct stream_writer_config {
 	uint32_t retry_max_ms;		   /**< maximum delay */
 	/** free space that is required to continue after an error */
 	uint64_t resume_bytes;
+	/**
+	 * The caller is an lcore: if the disk does not take a batch at once, the batch waits in
+	 * memory instead of the caller. Batches have no parts. A batch of more than
+	 * ARROW_SLICE_PUT_MAX(slices.slice) bytes never begins.
+	 */
+	bool on_lcore;
 	struct stream_quota *quota; /**< NULL: no quota */
 	void (*enter)(void);	    /**< called first by each thread of the writer; may be NULL */
 	stream_result result;

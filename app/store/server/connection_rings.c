@@ -13,6 +13,22 @@
 
 #define WRONG_MS 1000 /* minimum interval of log messages about wrong bodies */
 
+/* Whether the queue of a file's writer has room for a body: the lcore never waits for the disk. */
+static bool
+fits_file(struct store_connection *c, unsigned int table)
+{
+	const uint32_t slice = c->shared->runs.files.slices.slice;
+	const uint64_t bytes = c->handshake.request.table[table].body_max + XFER_BLOCK;
+
+	if (bytes <= ARROW_SLICE_PUT_MAX(slice > 0 ? slice : ARROW_SLICE_SIZE))
+		return true;
+	CONN_LOG(ERR, c,
+		"bodies of %" PRIu64 " bytes (%s) need [files] slice_kib = %" PRIu64 " or more",
+		bytes - XFER_BLOCK, arrow_table_name(table),
+		(bytes / ARROW_SLICE_PUT_MAX(1) + XFER_BLOCK) / XFER_BLOCK * XFER_BLOCK >> 10);
+	return false;
+}
+
 bool
 store_connection_plan_rings(struct store_connection *c)
 {
@@ -22,6 +38,8 @@ store_connection_plan_rings(struct store_connection *c)
 
 	c->nb_slots = 0;
 	for (i = 0; i < XFER_TABLES; i++) {
+		if (!fits_file(c, i))
+			return false;
 		c->body_place[i] = t[i].body_max;
 		/* an eighth for frames, which are small; the rest is for images */
 		nb = (i == 0 ? bytes / 8 : bytes) / c->body_place[i];

@@ -133,6 +133,7 @@ open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 		.slices = s->files.slices,
 		.roll_bytes = s->files.roll_bytes,
 		.roll_ms = s->files.roll_ms,
+		.on_lcore = true,
 		.quota = &r->owner->quota,
 		.result = s->files.result,
 		.log = on_log,

@@ -964,6 +964,81 @@ test_stall(void **state)
 	free(r);
 }
 
+static unsigned int nb_waits; /* times that this thread has waited for the disk */
+
+static int
+counted_reap(void *handle, bool wait, struct arrow_io_done *done)
+{
+	nb_waits += wait && pthread_equal(pthread_self(), late.self);
+	return disk_io.reap(handle, wait, done);
+}
+
+/*
+ * A stalled disk has more batches in flight than its queue has slices. @param polls  the disk
+ * recovers; false: the files are completed meanwhile
+ */
+static void
+stall_lcore(bool polls)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct arrow_io_ops io = disk_io;
+	struct stream_writer_config c;
+	struct stream_stats stats;
+	uint64_t bytes = 0;
+	unsigned int i;
+
+	disk = disk_new(seed);
+	r->table = ARROW_IMAGES;
+	c = config_of(r);
+	late.self = pthread_self();
+	io.reap = counted_reap;
+	c.slices.io = &io;
+	c.slices.slice = 4096;
+	c.slices.sync_ms = 1;
+	c.roll_batches = 0;
+	c.on_lcore = true;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	give(r, 0);
+	poll_until_settled(r);
+	disk->stuck = true;
+	nb_waits = 0;
+	for (i = 1; i < s.nb[r->table]; i++) {
+		bytes += XFER_BLOCK + s.batch[r->table][i].batch.body_bytes;
+		give(r, i);
+		stream_writer_poll(r->w);
+	}
+	assert_true(bytes > ARROW_SLICE_QUEUE * c.slices.slice);
+	/* a duplicate of a batch that waits has its turn, too */
+	give(r, i - 1);
+	assert_int_equal(nb_waits, 0);
+	assert_int_equal(r->results, 1);
+	stream_writer_stats_get(r->w, &stats);
+	assert_int_equal(stats.pending, r->nb - 1);
+	assert_false(stream_writer_settled(r->w));
+	if (polls) {
+		disk->stuck = false;
+		poll_until_settled(r);
+		assert_int_equal(nb_waits, 0);
+	}
+	assert_int_equal(stream_writer_finish(r->w), 0);
+	check_results(r);
+	for (i = 0; i + 1 < r->nb; i++) {
+		assert_int_equal(r->given[i].status, XFER_DURABLE);
+		assert_int_equal(times_in_files(&s, r->table, i), 1);
+	}
+	assert_int_equal(r->given[i].status, XFER_DUPLICATE);
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
+static void
+test_lcore_does_not_wait(void **state)
+{
+	stall_lcore(true);
+	stall_lcore(false);
+}
+
 static void
 test_names(void **state)
 {
@@ -1277,6 +1352,7 @@ main(void)
 		cmocka_unit_test(test_final),
 		cmocka_unit_test(test_differing),
 		cmocka_unit_test(test_stall),
+		cmocka_unit_test(test_lcore_does_not_wait),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_bit_rot),
 		cmocka_unit_test(test_bit_rot_of_reassigned),
