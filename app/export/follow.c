@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -333,19 +332,24 @@ pause_for_writers(const struct follower *f, double seconds)
 	nanosleep(&t, NULL);
 }
 
-/* Takes the lowest priority, and ends with the program that started this one. */
+/* Takes the lowest priority. */
 static void
 run_in_background(void)
 {
-	const pid_t parent = getppid();
-
 	(void)setpriority(PRIO_PROCESS, 0, LOWEST_NICE);
 	(void)syscall(
 		SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0));
-	(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-	/* the parent may have ended before prctl() */
-	if (getppid() != parent)
-		on_signal(SIGTERM);
+}
+
+/*
+ * Stops when the program that started this one has ended. PR_SET_PDEATHSIG is no substitute: it
+ * reports the end of the thread that started this program, and its signal could be the second one.
+ */
+static void
+watch_parent(pid_t parent)
+{
+	if (stopping == 0 && getppid() != parent)
+		stopping = SIGTERM;
 }
 
 /* Locks the directories, so that only one process writes into them. @return 0; -EINVAL: printed */
@@ -387,6 +391,7 @@ follow(const struct options *o)
 	struct sigaction action = {.sa_handler = on_signal};
 	struct follower f = {.o = o, .first = true, .started = time(NULL)};
 	const struct timespec idle = {.tv_nsec = IDLE_MS * 1000000};
+	const pid_t parent = getppid();
 	double listed = 0, begin;
 	bool busy = true, last = false, listing;
 	int ret = 0;
@@ -397,6 +402,8 @@ follow(const struct options *o)
 		run_in_background();
 	ret = lock_directories(o);
 	while (ret == 0 && export_stopped() == 0) {
+		if (o->background)
+			watch_parent(parent);
 		/* everything that exists when the signal arrives is exported */
 		listing = !last && (stopping != 0 || now() - listed >= LIST_SECONDS);
 		last = stopping != 0;

@@ -303,6 +303,30 @@ def runs_that_were_complete_are_left_alone_in_the_background(where):
 
 
 @case
+def the_thread_that_starts_it_may_end(where):
+    run = receive('small', *SMALL)
+    started = []
+
+    def start():
+        started.append(subprocess.Popen([EXPORT, '--follow', '--background', where],
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        wait('the lock', lambda: os.path.exists(f'{where}/.export.lock'))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    with started[0] as child:
+        try:
+            Writer(run, where).end()
+            wait('a master', lambda: os.path.exists(f'{where}/lyso_master.h5'))
+            child.send_signal(signal.SIGTERM)
+            want(child.wait(20) == 0, child.returncode)
+        finally:
+            child.kill()
+    same_as(run, f'{where}/lyso_master.h5', kept(run))
+
+
+@case
 def what_cannot_be_followed_is_reported(where):
     with follower(where, status=0):
         wait('the lock', lambda: os.path.exists(f'{where}/.export.lock'))

@@ -146,6 +146,8 @@ nexus_stop(struct nexus *n)
 		usleep(STEP_US);
 	}
 	if (n->pid != 0)
-		LOG(NOTICE, "braggline-export still writes, and ends by itself\n");
+		LOG(NOTICE,
+			"braggline-export still writes, and continues without this program; if a "
+			"service manager ends it, the rest is exported at the next start\n");
 	n->directory = NULL;
 }

@@ -29,7 +29,7 @@ struct nexus {
 int nexus_find(struct nexus *n);
 
 /**
- * Start the process, which ends with this thread.
+ * Start the process. When this program ends, it exports what is left, and ends.
  * @param directory  of Arrow files, or of a store; must stay valid
  * @return 0; -errno
  */
@@ -39,8 +39,9 @@ int nexus_start(struct nexus *n, const char *directory);
 void nexus_watch(struct nexus *n);
 
 /**
- * After the Arrow files are complete: let the process export what is left, and wait for its end. If
- * that takes longer than a few seconds, the process continues without this program.
+ * After the Arrow files are complete: let the process export what is left, and wait up to 30 s for
+ * its end. After that it continues without this program. If a service manager ends it, the rest is
+ * exported when this program is started again.
  */
 void nexus_stop(struct nexus *n);
 
