@@ -9,7 +9,10 @@ close_files(struct arrow_closing *c)
 
 	for (; c != NULL; c = next) {
 		next = c->next;
-		(void)arrow_file_close(c->file);
+		if (c->discard)
+			arrow_file_discard(c->file);
+		else
+			(void)arrow_file_close(c->file);
 		/* the owner may free it from here on */
 		__atomic_store_n(&c->over, true, __ATOMIC_RELEASE);
 	}

@@ -14,6 +14,7 @@
 /** A file that is being closed. It belongs to the thread until arrow_closing_is_over(). */
 struct arrow_closing {
 	struct arrow_file *file;
+	bool discard; /**< the file is empty: remove it instead */
 	struct arrow_closing *next;
 	void (*enter)(void);
 	pthread_t thread;
@@ -22,7 +23,7 @@ struct arrow_closing {
 };
 
 /**
- * Begin to close one or two files, each with `file` set and the rest zero. If no thread can be
+ * Begin to close one or two files, each with `file`, perhaps `discard`, and the rest zero. If no thread can be
  * created, the caller closes them.
  * @param next   closed after the first one by the same thread; NULL: none
  * @param enter  called first by the thread; may be NULL

@@ -108,6 +108,13 @@ arrow_file_create(struct arrow_file *f, const struct async_writer_config *config
 		arrow_file_discard(f);
 		goto out;
 	}
+	/* now, since a batch is durable only if the name is, and an lcore must not wait then */
+	ret = f->out.config.io->sync_dir(f->part);
+	if (ret < 0) {
+		file_fail(f, ret, "sync the directory of");
+		arrow_file_discard(f);
+		goto out;
+	}
 	f->size = size;
 	f->durable_end = size;
 out:
@@ -250,32 +257,16 @@ count_durable(struct arrow_file *f)
 	}
 }
 
-/* Update the number of durable batches from `out`. */
-static int
-file_note_durable(struct arrow_file *f)
-{
-	int ret;
-
-	if (!next_is_durable(f))
-		return 0;
-	FAIL_POINT("file.synced");
-	if (!f->named) {
-		ret = f->out.config.io->sync_dir(f->part);
-		if (ret < 0)
-			return file_fail(f, ret, "sync the directory of");
-		f->named = true;
-	}
-	count_durable(f);
-	return 0;
-}
-
 /* Take over the error and the durable end of `out`, after any call. */
 static int
 file_check(struct arrow_file *f)
 {
 	if (f->out.error != 0)
 		return file_fail(f, f->out.error, f->out.error_in_sync ? "sync" : "write");
-	return file_note_durable(f);
+	if (next_is_durable(f))
+		FAIL_POINT("file.synced");
+	count_durable(f);
+	return 0;
 }
 
 int
@@ -431,13 +422,8 @@ out:
 	ret = io->sync_dir(f->path);
 	if (ret < 0)
 		file_fail(f, ret, "sync the directory of");
-	/* synced data is in the file under either name, once one of the names is durable */
-	if (f->named || ret == 0) {
-		count_durable(f);
-	} else {
-		f->complete = false;
-		f->uncut = true;
-	}
+	/* synced data is in the file under either name, and one of them is durable */
+	count_durable(f);
 	for (; f->nb_batches > f->nb_durable; f->nb_batches--)
 		f->rows -= pending_at(f, f->nb_batches - 1)->rows;
 	/* without a name, nothing of the file is left */

@@ -70,7 +70,6 @@ struct arrow_file {
 	/** The clock may be called by any thread that uses the file. */
 	void *clock_arg;
 	struct arrow_file_progress counted; /**< by arrow_file_count() */
-	bool named;			    /**< the directory entry is durable */
 	bool complete; /**< the trailer is written and the file has its final name */
 	/** after close, if not complete: the file may hold batches after the kept ones */
 	bool uncut;
@@ -82,7 +81,7 @@ struct arrow_file {
 };
 
 /**
- * Create DIR/NAME.arrow.part and write the header.
+ * Create DIR/NAME.arrow.part, write the header, and make the name durable.
  * @param config  NULL: defaults
  * @param schema  must outlive the file
  * @return 0 or -errno: `message` has the reason, and nothing is left open

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,16 @@ struct stream_file {
 	struct arrow_closing closing; /* its `file` is NULL until closing begins */
 };
 
+/* The creation of a file. The file, and the writer's `set`, belong to the thread meanwhile. */
+struct opening {
+	struct stream_file *file; /* NULL: none is created */
+	bool reserve;		  /* after an outage */
+	int ret;
+	bool has_thread;
+	bool over; /* atomic */
+	pthread_t thread;
+};
+
 /* Batches that wait until the disk takes more, oldest first, in [first, nb). */
 struct waiting {
 	struct stream_batch *batch;
@@ -67,6 +78,7 @@ struct stream_writer {
 	struct stream_file *oldest;
 	struct stream_file *current; /* the youngest file, if it is open; NULL: none */
 	struct closed_files files;   /* closed files, and all durable batches */
+	struct opening opening;
 	struct waiting waiting;
 	struct interval_set taken;   /* batches of files, without a result */
 	struct interval_set damaged; /* batches that were found damaged and not stored again yet */
@@ -155,7 +167,7 @@ stream_writer_state(const struct stream_writer *w)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Let a thread close the current file. */
+/* Let a thread close the current file, or remove it if it is empty. */
 static void
 begin_close(struct stream_writer *w)
 {
@@ -165,6 +177,8 @@ begin_close(struct stream_writer *w)
 		return;
 	w->current = NULL;
 	f->closing.file = &f->file;
+	/* as after an outage */
+	f->closing.discard = f->empty;
 	arrow_closing_begin(&f->closing, NULL, w->config.enter);
 }
 
@@ -186,7 +200,7 @@ begin_outage(struct stream_writer *w)
 }
 
 static int
-create_file(struct stream_writer *w, struct stream_file *f)
+create_file(struct stream_writer *w, struct stream_file *f, bool reserve)
 {
 	const struct arrow_identity *id = &w->config.identity;
 	char name[NAME_MAX];
@@ -204,23 +218,35 @@ create_file(struct stream_writer *w, struct stream_file *f)
 		if (ret != -EEXIST)
 			break;
 	}
-	if (ret < 0 || w->stats.error == 0)
+	if (ret < 0 || !reserve)
 		return ret;
-	/* after an outage, a new file must have some free space */
 	return arrow_file_reserve(&f->file, w->config.resume_bytes);
 }
 
-static int
-open_file(struct stream_writer *w)
+static void *
+run_opening(void *arg)
 {
-	struct stream_file *f = calloc(1, sizeof(*f)), **at;
+	struct stream_writer *w = arg;
+	struct opening *o = &w->opening;
+
+	if (w->config.enter != NULL)
+		w->config.enter();
+	o->ret = create_file(w, o->file, o->reserve);
+	__atomic_store_n(&o->over, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Wait until a file is created, which becomes the current file. @return 0; -errno */
+static int
+end_opening(struct stream_writer *w)
+{
+	struct stream_file *f = w->opening.file, **at;
 	int ret;
 
-	if (f == NULL) {
-		back_off(w, -ENOMEM);
-		return -ENOMEM;
-	}
-	ret = create_file(w, f);
+	if (w->opening.has_thread)
+		pthread_join(w->opening.thread, NULL);
+	ret = w->opening.ret;
+	w->opening = (struct opening){0};
 	if (ret < 0) {
 		if (w->stats.error != ret)
 			stream_writer_log(w, true, f->file.message);
@@ -245,6 +271,39 @@ open_file(struct stream_writer *w)
 	counter_add(&w->stats.files, 1);
 	COUNTER_SET(w->stats.mode, w->io->info(f->file.out.handle)->mode);
 	return 0;
+}
+
+/*
+ * Create a file, for an lcore in a thread. After an outage, it must have some free space. @return
+ * 0; -EINPROGRESS: not yet; -errno
+ */
+static int
+open_file(struct stream_writer *w)
+{
+	struct opening *o = &w->opening;
+
+	if (o->file != NULL)
+		return -EINPROGRESS;
+	o->file = calloc(1, sizeof(*o->file));
+	if (o->file == NULL) {
+		back_off(w, -ENOMEM);
+		return -ENOMEM;
+	}
+	o->reserve = w->stats.error != 0;
+	if (w->config.on_lcore && pthread_create(&o->thread, NULL, run_opening, w) == 0) {
+		o->has_thread = true;
+		return -EINPROGRESS;
+	}
+	o->ret = create_file(w, o->file, o->reserve);
+	return end_opening(w);
+}
+
+/* Take a file that a thread has created. */
+static void
+take_opened(struct stream_writer *w)
+{
+	if (w->opening.file != NULL && __atomic_load_n(&w->opening.over, __ATOMIC_ACQUIRE))
+		(void)end_opening(w);
 }
 
 static bool
@@ -344,23 +403,6 @@ write_batch(struct stream_writer *w, const struct stream_batch *b, const struct 
 		begin_outage(w);
 }
 
-/* Remove the current file if it is empty, as after an outage. */
-static void
-discard_empty(struct stream_writer *w)
-{
-	struct stream_file *f = w->current, **at;
-
-	if (f == NULL || !f->empty)
-		return;
-	for (at = &w->oldest; *at != f; at = &(*at)->next)
-		;
-	*at = NULL;
-	w->current = NULL;
-	arrow_file_discard(&f->file);
-	free(f->item);
-	free(f);
-}
-
 /* Whether a batch can be written to the current file without waiting for the disk. */
 static bool
 may_write(const struct stream_writer *w, uint64_t bytes)
@@ -371,7 +413,7 @@ may_write(const struct stream_writer *w, uint64_t bytes)
 }
 
 /*
- * Make sure that there is a file for a batch. @return 0; -EAGAIN: the batch must wait; -errno: why
+ * Make sure that there is a file for a batch. @return 0; -EINPROGRESS: the batch must wait; -errno: why
  * it cannot be written now
  */
 static int
@@ -386,12 +428,11 @@ prepare(struct stream_writer *w, const struct item *item)
 		if (w->wanted < item->bytes)
 			w->wanted = item->bytes;
 		/* as after an error: polling opens the next file once there is space */
-		discard_empty(w);
 		begin_close(w);
 		return -EDQUOT;
 	}
 	if (w->current != NULL)
-		return may_write(w, item->bytes) ? 0 : -EAGAIN;
+		return may_write(w, item->bytes) ? 0 : -EINPROGRESS;
 	if (w->stats.error != 0 && monotonic_ns() < w->backoff.retry_at)
 		return w->stats.error;
 	return open_file(w);
@@ -517,7 +558,7 @@ take(struct stream_writer *w, const struct stream_batch *b)
 	if (interval_set_has(&w->taken, item.sequence)) {
 		/*
 		 * report it after the first copy's result, so after all current batches; an empty
-		 * file may be removed without a result (discard_empty())
+		 * file may be removed without a result
 		 */
 		for (f = last = w->oldest; f != NULL; f = f->next)
 			if (!f->empty)
@@ -529,7 +570,7 @@ take(struct stream_writer *w, const struct stream_batch *b)
 		return true;
 	}
 	ret = prepare(w, &item);
-	if (ret == -EAGAIN)
+	if (ret == -EINPROGRESS)
 		return false;
 	if (ret < 0) {
 		stream_writer_give_result(w, &item, XFER_RETRY);
@@ -609,6 +650,7 @@ watch_disk(struct stream_writer *w)
 void
 stream_writer_poll(struct stream_writer *w)
 {
+	take_opened(w);
 	if (w->current != NULL && arrow_file_poll(&w->current->file) < 0)
 		begin_outage(w);
 	watch_disk(w);
@@ -626,14 +668,13 @@ stream_writer_poll(struct stream_writer *w)
 void
 stream_writer_begin_finish(struct stream_writer *w)
 {
-	discard_empty(w);
 	begin_close(w);
 }
 
 bool
 stream_writer_finished(const struct stream_writer *w)
 {
-	return w->oldest == NULL && w->waiting.nb == 0;
+	return w->oldest == NULL && w->opening.file == NULL && w->waiting.nb == 0;
 }
 
 int
@@ -641,8 +682,10 @@ stream_writer_finish(struct stream_writer *w)
 {
 	struct stream_file *f;
 
-	while (w->waiting.nb > 0) {
-		if (w->current != NULL)
+	while (w->opening.file != NULL || w->waiting.nb > 0) {
+		if (w->opening.file != NULL)
+			(void)end_opening(w);
+		else if (w->current != NULL)
 			arrow_file_wait(&w->current->file, UINT64_MAX);
 		take_waiting(w);
 	}
@@ -1011,19 +1054,13 @@ count_file(struct stream_writer *w, struct stream_file *f)
 	counter_add(&w->stats.syncs, p.syncs);
 }
 
-/* Remove a closed file whose batches all have results. */
+/* Record a closed file, which has batches. */
 static void
-retire(struct stream_writer *w, struct stream_file *f)
+add_closed(struct stream_writer *w, struct stream_file *f)
 {
-	arrow_closing_join(&f->closing);
 	counter_add(&w->stats.complete, f->file.complete);
 	counter_add(&w->stats.uncut, f->file.uncut);
 	counter_add(&w->stats.copied, f->file.out.copied);
-	if (f->file.error != 0) {
-		stream_writer_log(w, true, f->file.message);
-		if (w->first_error == 0)
-			w->first_error = f->file.error;
-	}
 	if (closed_files_add(&w->files, arrow_file_path(&f->file), &f->have, &f->contents,
 		    f->file.uncut) < 0)
 		stream_writer_log(w, true, "cannot allocate the list of files");
@@ -1032,6 +1069,20 @@ retire(struct stream_writer *w, struct stream_file *f)
 		w->config.quota->open -= f->charged;
 		w->config.quota->closed += f->file.size;
 	}
+}
+
+/* Remove a closed file whose batches all have results. */
+static void
+retire(struct stream_writer *w, struct stream_file *f)
+{
+	arrow_closing_join(&f->closing);
+	if (f->file.error != 0) {
+		stream_writer_log(w, true, f->file.message);
+		if (w->first_error == 0)
+			w->first_error = f->file.error;
+	}
+	if (!f->closing.discard)
+		add_closed(w, f);
 	interval_set_free(&f->have);
 	stream_contents_free(&f->contents);
 	free(f->item);

@@ -112,8 +112,8 @@ struct stream_writer_config {
 	/** free space that is required to continue after an error */
 	uint64_t resume_bytes;
 	/**
-	 * The caller is an lcore: if the disk does not take a batch at once, the batch waits in
-	 * memory instead of the caller. Batches have no parts. A batch of more than
+	 * The caller is an lcore: threads create files. If the disk does not take a batch at once,
+	 * the batch waits in memory instead of the caller. Batches have no parts. A batch of more than
 	 * ARROW_SLICE_PUT_MAX(slices.slice) bytes never begins.
 	 */
 	bool on_lcore;
@@ -251,7 +251,10 @@ int stream_writer_compare(
  */
 bool stream_writer_differs(const struct stream_writer *w);
 
-/** Start to complete the files in threads. stream_writer_poll() delivers the results. */
+/**
+ * Start to complete the files in threads. stream_writer_poll() delivers the results. Repeat this
+ * until stream_writer_finished(): a file may be created meanwhile.
+ */
 void stream_writer_begin_finish(struct stream_writer *w);
 
 /** Whether stream_writer_begin_finish() is done. */

@@ -966,11 +966,38 @@ test_stall(void **state)
 
 static unsigned int nb_waits; /* times that this thread has waited for the disk */
 
+static void
+count_wait(bool wait)
+{
+	nb_waits += wait && pthread_equal(pthread_self(), late.self);
+}
+
 static int
 counted_reap(void *handle, bool wait, struct arrow_io_done *done)
 {
-	nb_waits += wait && pthread_equal(pthread_self(), late.self);
+	count_wait(wait);
 	return disk_io.reap(handle, wait, done);
+}
+
+static int
+counted_open(void **handle, const struct arrow_io_open *how)
+{
+	count_wait(true);
+	return disk_io.open(handle, how);
+}
+
+static int
+counted_sync_dir(const char *path)
+{
+	count_wait(true);
+	return disk_io.sync_dir(path);
+}
+
+static int
+counted_remove(const char *path)
+{
+	count_wait(true);
+	return disk_io.remove(path);
 }
 
 /*
@@ -992,16 +1019,19 @@ stall_lcore(bool polls)
 	c = config_of(r);
 	late.self = pthread_self();
 	io.reap = counted_reap;
+	io.open = counted_open;
+	io.sync_dir = counted_sync_dir;
+	io.remove = counted_remove;
 	c.slices.io = &io;
 	c.slices.slice = 4096;
 	c.slices.sync_ms = 1;
 	c.roll_batches = 0;
 	c.on_lcore = true;
+	nb_waits = 0;
 	assert_int_equal(stream_writer_open(&r->w, &c), 0);
 	give(r, 0);
 	poll_until_settled(r);
 	disk->stuck = true;
-	nb_waits = 0;
 	for (i = 1; i < s.nb[r->table]; i++) {
 		bytes += XFER_BLOCK + s.batch[r->table][i].batch.body_bytes;
 		give(r, i);
@@ -1032,9 +1062,52 @@ stall_lcore(bool polls)
 	free(r);
 }
 
+/* An lcore creates no file after an outage, and removes none that stays empty. */
+static void
+fail_lcore(void)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct stream_writer_config c = config_of(r);
+	struct arrow_io_ops io = disk_io;
+	struct stream_stats stats;
+
+	disk = disk_new(seed);
+	late.self = pthread_self();
+	io.open = counted_open;
+	io.sync_dir = counted_sync_dir;
+	io.remove = counted_remove;
+	c.slices.io = &io;
+	c.slices.sync_ms = 1;
+	c.on_lcore = true;
+	nb_waits = 0;
+	disk->fail_error = -ENOSPC;
+	disk->fail_until = UINT64_MAX;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	give(r, 0);
+	poll_until_settled(r);
+	assert_int_equal(r->given[0].status, XFER_RETRY);
+	assert_int_equal(stream_writer_state(r->w), -ENOSPC);
+	disk->fail_until = 0;
+	while (stream_writer_state(r->w) != 0)
+		stream_writer_poll(r->w);
+	while (!stream_writer_finished(r->w)) {
+		stream_writer_begin_finish(r->w);
+		stream_writer_poll(r->w);
+	}
+	stream_writer_stats_get(r->w, &stats);
+	assert_int_equal(stats.files, 1);
+	assert_int_equal(stats.complete, 0);
+	assert_int_equal(nb_waits, 0);
+	stream_writer_close(r->w);
+	assert_string_equal(disk->file[0].name, "");
+	disk_free(disk);
+	free(r);
+}
+
 static void
 test_lcore_does_not_wait(void **state)
 {
+	fail_lcore();
 	stall_lcore(true);
 	stall_lcore(false);
 }
