@@ -203,7 +203,7 @@ poll_until_signal(struct store *s, struct nexus *nexus)
 	uint64_t until, watch_at = 0, alive_at = 0;
 	unsigned int idle = 0;
 
-	while (signalled == 0) {
+	while (signalled == 0 && !store_lost_device(s)) {
 		if (xfer_qp_clock() >= watch_at) {
 			watch_memif();
 			nexus_watch(nexus);
@@ -215,7 +215,8 @@ poll_until_signal(struct store *s, struct nexus *nexus)
 			usleep(IDLE_US);
 	}
 	service_manager_stopping();
-	LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));
+	if (signalled != 0)
+		LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));
 	log_registrations(s, began);
 	store_stop(s);
 	until = xfer_qp_clock() + STOP_MS;
@@ -299,7 +300,8 @@ run(const struct arguments *a)
 	}
 	store_telemetry_close();
 	eal_block_interrupts();
-	status = ret < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	/* without its device the service manager starts it again */
+	status = ret < 0 || store_lost_device(s) ? EXIT_FAILURE : EXIT_SUCCESS;
 	ret = store_close(s);
 	nexus_stop(&nexus);
 	if (ret < 0) {

@@ -33,6 +33,7 @@ struct store {
 	struct store_known_peers known_peers;
 	int lock; /* of the directory */
 	bool own_dev;
+	bool removed;	   /* the device was removed or has failed */
 	uint64_t rated_at; /* ms */
 	uint64_t rated_bytes;
 	struct rdma_dev_info info;
@@ -260,6 +261,13 @@ poll_cm(struct store *s, uint64_t now)
 			take_request(s, &event[i], now);
 		if (request)
 			continue;
+		if (event[i].type == RDMA_EVENT_DEVICE_REMOVED) {
+			s->removed = true;
+			rte_log(RTE_LOG_ERR, store_logtype,
+				"store: device %s was removed or has failed; the store ends, and "
+				"receivers keep what is not durable\n",
+				s->info.name);
+		}
 		c = event[i].conn != NULL ? rdma_conn_context(event[i].conn) : NULL;
 		if (c != NULL)
 			store_connection_event(c, &event[i]);
@@ -340,6 +348,12 @@ store_poll(struct store *s)
 		(void)store_view_poll(s->view, &s->shared, s->connection, now);
 	}
 	return busy;
+}
+
+bool
+store_lost_device(const struct store *s)
+{
+	return s->removed;
 }
 
 void

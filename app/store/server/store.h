@@ -40,6 +40,9 @@ int store_open(struct store **s, const struct store_config *config, char message
 /** Poll everything. @return true: something was done */
 bool store_poll(struct store *s);
 
+/** Whether the device was removed or has failed, which was logged: only store_close() is useful. */
+bool store_lost_device(const struct store *s);
+
 /**
  * Announce the stop to all peers and accept nothing new. Then call store_poll() until
  * store_is_idle().

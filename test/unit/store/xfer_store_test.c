@@ -905,6 +905,39 @@ test_idle_on_slow_disk(void **state)
 	rig_each_is_there_once(nb);
 }
 
+static const struct rdma_dev *removed; /* reports once that it was removed */
+
+uint16_t __real_rdma_poll_cm(struct rdma_dev *dev, struct rdma_event *event, uint16_t n);
+uint16_t __wrap_rdma_poll_cm(struct rdma_dev *dev, struct rdma_event *event, uint16_t n);
+
+uint16_t
+__wrap_rdma_poll_cm(struct rdma_dev *dev, struct rdma_event *event, uint16_t n)
+{
+	if (removed == NULL || dev != removed)
+		return __real_rdma_poll_cm(dev, event, n);
+	removed = NULL;
+	event[0] = (struct rdma_event){.type = RDMA_EVENT_DEVICE_REMOVED, .status = -ENODEV};
+	return 1;
+}
+
+/* A store whose device was removed says so, and can be closed. Nothing durable is lost. */
+static void
+test_device_removed(void **state)
+{
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	(void)rig_keep(0, 0, 0);
+	(void)rig_keep(1, 0, 0);
+	UNTIL(rig_held() == 0);
+	assert_false(store_lost_device(rig.store[0]));
+	removed = rig.dev[1];
+	UNTIL(store_lost_device(rig.store[0]));
+	rig_close_store(0);
+	rig_close_receiver();
+	rig_each_is_there_once(1);
+}
+
 static bool recovery_waits;	/* atomic */
 static unsigned int recoveries; /* recoveries begun; atomic */
 
@@ -1625,6 +1658,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_identity, rig_begin_test),
 		cmocka_unit_test_setup(test_file_is_held, rig_begin_test),
 		cmocka_unit_test_setup(test_idle_on_slow_disk, rig_begin_test),
+		cmocka_unit_test_setup(test_device_removed, rig_begin_test),
 		cmocka_unit_test_setup(test_long_recovery, rig_begin_test),
 		cmocka_unit_test_setup(test_corrupted_once, rig_begin_test),
 		cmocka_unit_test_setup(test_corrupted_always, rig_begin_test),
