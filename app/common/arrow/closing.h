@@ -23,8 +23,8 @@ struct arrow_closing {
 };
 
 /**
- * Begin to close one or two files, each with `file`, perhaps `discard`, and the rest zero. If no thread can be
- * created, the caller closes them.
+ * Begin to close one or two files, each with `file`, perhaps `discard`, and the rest zero. If no
+ * thread can be created, the caller closes them.
  * @param next   closed after the first one by the same thread; NULL: none
  * @param enter  called first by the thread; may be NULL
  */

@@ -413,8 +413,8 @@ may_write(const struct stream_writer *w, uint64_t bytes)
 }
 
 /*
- * Make sure that there is a file for a batch. @return 0; -EINPROGRESS: the batch must wait; -errno: why
- * it cannot be written now
+ * Make sure that there is a file for a batch. @return 0; -EINPROGRESS: the batch must wait; -errno:
+ * why it cannot be written now
  */
 static int
 prepare(struct stream_writer *w, const struct item *item)
