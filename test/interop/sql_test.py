@@ -326,7 +326,7 @@ class Extended(Tables):
             want(said in str(error), path, error)
 
     def damage(self, path):
-        """A damaged batch is an error, since nobody would see that it is left out."""
+        """A damaged batch and an incomplete file are errors: nobody would see what is left out."""
         bad = f'{os.path.dirname(path)}.bad_frames.arrow'
         shutil.copy(path, bad)
         with open(bad, 'r+b') as file:
@@ -336,6 +336,14 @@ class Extended(Tables):
             file.write(bytes([byte ^ 1]))
         _, error = self.rows(f"SELECT count(*) FROM '{bad}'")
         want('batch 0 at byte 8192: a batch with a wrong CRC-32C' in str(error), error)
+        shutil.copy(path, bad)
+        os.truncate(bad, os.path.getsize(bad) - 1000)
+        _, error = self.rows(f"SELECT count(*) FROM '{bad}'")
+        want('bad_frames.arrow: not complete: ' in str(error) and
+             'with allow_incomplete := true, braggline_frames() reads' in str(error), error)
+        rows, error = self.rows(
+            f"SELECT count(*) > 0 FROM braggline_frames('{bad}', allow_incomplete := true)")
+        want(rows == [['true']], rows, error)
         os.remove(bad)
 
 

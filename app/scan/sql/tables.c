@@ -47,7 +47,8 @@ struct scan_bind {
 	struct sql_tables *tables;
 	struct sql_catalog *catalog; /* that of the tables, or an own one */
 	struct sql_catalog own;
-	char warning[512]; /* first one of the own catalog */
+	char warning[512];     /* first one of the own catalog */
+	bool allow_incomplete; /* of files of the own catalog */
 	enum arrow_table table;
 	struct column *column;
 	unsigned int nb_columns;
@@ -111,6 +112,17 @@ bool
 sql_is_pattern(const char *name)
 {
 	return strpbrk(name, "*?[") != NULL;
+}
+
+static const char *
+function_name(const struct sql_tables *t, enum arrow_table table)
+{
+	static const char *const names[] = {
+		[ARROW_FRAMES] = "braggline_frames",
+		[ARROW_IMAGES] = "braggline_images",
+	};
+
+	return t->catalog != NULL ? arrow_table_name(table) : names[table];
 }
 
 static bool
@@ -307,7 +319,14 @@ bind_path(struct scan_bind *b, const char *path, char *error, size_t size)
 	if (ret == 0 && b->own.damaged > 0) {
 		snprintf(error, size, "%s", b->warning);
 		ret = -EBADMSG;
+	} else if (ret == 0 && b->own.incomplete > 0 && !b->allow_incomplete) {
+		snprintf(error, size,
+			"%s; with allow_incomplete := true, %s() reads its complete batches",
+			b->warning, function_name(b->tables, b->table));
+		ret = -EBADMSG;
 	}
+	/* the scan reports a damaged batch */
+	b->warning[0] = '\0';
 	if (ret == 0)
 		ret = bind_fields(b);
 	return ret;
@@ -385,7 +404,8 @@ bind_deferred(struct scan_bind *b)
 }
 
 static uint64_t
-bound(const struct duckdb_api *api, duckdb_bind_info info, const char *name, uint64_t absent)
+named_parameter(
+	const struct duckdb_api *api, duckdb_bind_info info, const char *name, uint64_t absent)
 {
 	duckdb_value value = api->bind_get_named_parameter(info, name);
 	uint64_t number = absent;
@@ -449,8 +469,10 @@ bind(duckdb_bind_info info, struct sql_tables *t, enum arrow_table table, bool i
 	b->tables = t;
 	b->catalog = t->catalog;
 	b->table = table;
-	b->first = is_view ? 0 : bound(api, info, "first", 0);
-	b->last = is_view ? UINT64_MAX : bound(api, info, "last", UINT64_MAX);
+	b->first = is_view ? 0 : named_parameter(api, info, "first", 0);
+	b->last = is_view ? UINT64_MAX : named_parameter(api, info, "last", UINT64_MAX);
+	b->allow_incomplete =
+		t->catalog == NULL && named_parameter(api, info, "allow_incomplete", false);
 	value = api->bind_get_parameter(info, 0);
 	name = api->is_null_value(value) ? NULL : api->get_varchar(value);
 	api->destroy_value(&value);
@@ -1244,17 +1266,6 @@ function(duckdb_function_info info, duckdb_chunk output)
 		api->function_set_error(info, error);
 }
 
-static const char *
-function_name(const struct sql_tables *t, enum arrow_table table)
-{
-	static const char *const names[] = {
-		[ARROW_FRAMES] = "braggline_frames",
-		[ARROW_IMAGES] = "braggline_images",
-	};
-
-	return t->catalog != NULL ? arrow_table_name(table) : names[table];
-}
-
 const char *
 sql_tables_view(enum arrow_table table)
 {
@@ -1324,6 +1335,7 @@ register_table(
 	duckdb_table_function f = api->create_table_function();
 	duckdb_logical_type text = api->create_logical_type(DUCKDB_TYPE_VARCHAR);
 	duckdb_logical_type number = api->create_logical_type(DUCKDB_TYPE_UBIGINT);
+	duckdb_logical_type boolean = api->create_logical_type(DUCKDB_TYPE_BOOLEAN);
 	int ret;
 
 	api->table_function_set_name(f, is_view ? sql_tables_view(table) : function_name(t, table));
@@ -1332,6 +1344,9 @@ register_table(
 		api->table_function_add_named_parameter(f, "first", number);
 		api->table_function_add_named_parameter(f, "last", number);
 	}
+	/* a catalog reports incomplete files otherwise */
+	if (t->catalog == NULL)
+		api->table_function_add_named_parameter(f, "allow_incomplete", boolean);
 	api->table_function_set_extra_info(f, t, NULL);
 	api->table_function_set_bind(f, binds[table][is_view]);
 	api->table_function_set_init(f, init);
@@ -1341,6 +1356,7 @@ register_table(
 	ret = api->register_table_function(connection, f);
 	api->destroy_logical_type(&text);
 	api->destroy_logical_type(&number);
+	api->destroy_logical_type(&boolean);
 	api->destroy_table_function(&f);
 	return ret == DUCKDB_SUCCESS ? 0 : -EIO;
 }
