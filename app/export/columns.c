@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "columns.h"
+#include "data_file.h"
 #include "scan/images.h"
 
 #define BLOCK 64 /* images whose lists of peaks are in memory, and in a chunk */
@@ -131,6 +132,8 @@ columns_put_frames(struct h5 *h, hid_t entry, const struct export *e)
 	void *value;
 	size_t i;
 
+	if (nb > 0)
+		h5_attr_text(h, group, "run", data_file_run_id(e, &e->images.image[0]));
 	for (i = 0; ret == 0 && i < NB(frame_columns); i++) {
 		value = columns_read(e, frame_columns[i].name, frame_columns[i].type);
 		if (value == NULL)

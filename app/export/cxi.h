@@ -15,6 +15,8 @@
 #define CXI_PEAKS "/entry_1/result_1"
 /** @} */
 
+#define CXI_FRAMES "/entry_1/frames" /**< columns of the images */
+
 /** Path of the file. */
 void cxi_path(const struct export *e, char path[PATH_MAX]);
 

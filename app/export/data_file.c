@@ -25,7 +25,8 @@ const char *
 data_file_run_id(const struct export *e, const struct selection_image *image)
 {
 	const struct arrow_reader *r = &e->run.set[image->image.set].file[ARROW_IMAGES].reader;
-	const char *id = r->batches[image->image.batch].run;
+	/* the number of a run is 0 unless it is set */
+	const char *id = r->batches[image->image.batch].incarnation;
 
 	return id != NULL ? id : "none";
 }
@@ -106,7 +107,8 @@ has_frames(hid_t file, const struct export *e, size_t first, hsize_t nb)
 struct file_check {
 	const struct export *e;
 	char path[PATH_MAX];
-	const char *group; /* group that has the identity of the run */
+	const char *group;  /* group that has the identity of the run */
+	const char *frames; /* list of frame numbers */
 	size_t first, nb;
 	/* answer */
 	hsize_t images;
@@ -234,7 +236,7 @@ compare_frames(void *state)
 		at = H5Gopen2(h.file, q->group, H5P_DEFAULT);
 	if (at >= 0 && frame != NULL && read_attr(at, "run", run, sizeof(run) - 1) &&
 		strcmp(run, data_file_run_id(e, &e->images.image[q->first])) == 0)
-		set = H5Dopen2(h.file, "/entry/frames/frame", H5P_DEFAULT);
+		set = H5Dopen2(h.file, q->frames, H5P_DEFAULT);
 	if (set >= 0)
 		space = H5Dget_space(set);
 	ok = space >= 0 && H5Sget_simple_extent_ndims(space) == 1 &&
@@ -256,10 +258,10 @@ compare_frames(void *state)
 }
 
 ssize_t
-data_file_same_frames(
-	const struct export *e, const char *path, const char *group, size_t first, size_t nb)
+data_file_same_frames(const struct export *e, const char *path, const char *group,
+	const char *frames, size_t first, size_t nb)
 {
-	struct file_check q = {.e = e, .group = group, .first = first, .nb = nb};
+	struct file_check q = {.e = e, .group = group, .frames = frames, .first = first, .nb = nb};
 
 	if (access(path, F_OK) < 0)
 		return errno == ENOENT ? 0 : -EEXIST;
@@ -267,6 +269,21 @@ data_file_same_frames(
 	if (child_process_call(compare_frames, &q, sizeof(q)) < 0 || q.images == 0)
 		return -EEXIST;
 	return (ssize_t)q.images;
+}
+
+int
+data_file_check_single(struct export *e, const char *path, const char *group)
+{
+	char frames[64];
+	ssize_t images;
+
+	snprintf(frames, sizeof(frames), "%s/frame", group);
+	images = data_file_same_frames(e, path, group, frames, 0, e->images.nb);
+	if (images == 0 || images == (ssize_t)e->images.nb)
+		return 0;
+	return refuse(e, path,
+		images > 0 ? "exists with more or fewer images of this run"
+			   : "exists with other images, or is no file of braggline-export");
 }
 
 void

@@ -57,12 +57,21 @@ void data_file_put_frames(
 	struct h5 *h, hid_t entry, const struct export *e, size_t first, hsize_t nb);
 
 /**
- * Compare the images of a file, by its list /entry/frames/frame, with those of the selection.
- * @param group  that has the identity of the run
+ * Compare the images of a file, by a list of frame numbers, with those of the selection.
+ * @param group   that has the identity of the run
+ * @param frames  path of the list
  * @return number of images, of which the first nb are the same; 0: no file; -EEXIST: others
  */
-ssize_t data_file_same_frames(
-	const struct export *e, const char *path, const char *group, size_t first, size_t nb);
+ssize_t data_file_same_frames(const struct export *e, const char *path, const char *group,
+	const char *frames, size_t first, size_t nb);
+
+/**
+ * Check that a file with all images may be replaced: it has the same images of the same run, or
+ * does not exist.
+ * @param group  of columns_put_frames()
+ * @return 0; -EEXIST: e->message
+ */
+int data_file_check_single(struct export *e, const char *path, const char *group);
 
 /**
  * Write chunks.

@@ -43,7 +43,7 @@ struct export
 	bool checked;	      /**< the CRCs of all batches were checked */
 	export_load *load;    /**< batches.h, or follow_run.h */
 	void *load_arg;
-	bool overwrite;			  /**< replace data files that have other images */
+	bool overwrite;			  /**< replace files that have other images */
 	char message[EXPORT_MESSAGE_LEN]; /**< of a function that failed */
 };
 

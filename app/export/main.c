@@ -200,6 +200,11 @@ write_nxmx(struct export *e, struct batches *batches)
 static int
 write_sparse(struct export *e)
 {
+	char path[PATH_MAX];
+
+	sparse_path(e, path);
+	if (!e->overwrite && data_file_check_single(e, path, SPARSE_FRAMES) < 0)
+		return export_complain("%s%s", e->message, "");
 	progress_begin(e);
 	return fail(e, sparse_write(e, show_progress));
 }
@@ -207,8 +212,12 @@ write_sparse(struct export *e)
 static int
 write_cxi(struct export *e)
 {
+	char path[PATH_MAX];
 	int ret;
 
+	cxi_path(e, path);
+	if (!e->overwrite && data_file_check_single(e, path, CXI_FRAMES) < 0)
+		return export_complain("%s%s", e->message, "");
 	progress_begin(e);
 	ret = fail(e, cxi_write(e, show_progress));
 	return ret == 0 ? geometry_files_write(e, true) : ret;

@@ -482,7 +482,8 @@ put_part(struct sparse_live *s, struct h5 *h, struct export *e, size_t at, size_
 static int
 leave_earlier(struct export *e, const char *path, size_t at, size_t nb, bool all)
 {
-	const ssize_t have = data_file_same_frames(e, path, "/entry/lists", at, nb);
+	const ssize_t have =
+		data_file_same_frames(e, path, "/entry/lists", "/entry/frames/frame", at, nb);
 	char master[PATH_MAX];
 
 	if (have >= 0 && (size_t)have <= nb)

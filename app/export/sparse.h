@@ -11,6 +11,8 @@
 
 #include "export.h"
 
+#define SPARSE_FRAMES "/entry_0000/frames" /**< columns of the images */
+
 /** Path of the file. */
 void sparse_path(const struct export *e, char path[PATH_MAX]);
 

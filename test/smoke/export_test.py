@@ -474,6 +474,30 @@ def a_longer_export_of_this_name_is_reported(where):
 
 
 @case
+def single_files_of_other_runs_stay(where):
+    """Of cxi and sparse, as of nxmx: of a part of the run, and of another run of this name that has
+    the same frames."""
+    run, sparse = receive('image'), receive('csr', 'output.format=csr')
+    part = ['--frames', f'{kept(run)[0]}-{kept(run)[0]}']
+    before = None
+    for form, name, words in (('cxi', 'lyso.cxi', [run]), ('sparse', 'lyso_sparse.h5', [sparse]),
+                              ('cxi', 'lyso.cxi', [*part, run]),
+                              ('sparse', 'lyso_sparse.h5', [*part, sparse]),
+                              ('cxi', 'lyso.cxi', [receive('again')])):
+        command = ['--format', form, '--output', where, *words]
+        if not os.path.exists(f'{where}/{name}'):
+            export(*command)
+            export(*command)
+            before = snapshot(where)
+            continue
+        _, err = export(*command, status=1)
+        said = 'more or fewer images of this run' if part[0] in words else 'other images'
+        want(f'{name}: exists with {said}' in err and '--overwrite' in err, err)
+        want(snapshot(where) == before, 'files changed')
+    export('--format', 'cxi', '--output', where, '--overwrite', run)
+
+
+@case
 def masked_pixels_are_marked(where):
     receive('image')  # the capture has the maps
     dead = calibration_mask()
