@@ -21,6 +21,7 @@
 #include "eal/end.h"
 #include "eal/nexus.h"
 #include "eal/start.h"
+#include "eal/watchdog.h"
 #include "egress/egress.h"
 #include "lcores.h"
 #include "ledger.h"
@@ -35,7 +36,6 @@
 #include "rx/sources.h"
 #include "settings.h"
 #include "telemetry/telemetry.h"
-#include "watchdog.h"
 
 LOG_REGISTER("main", "recv");
 
@@ -64,8 +64,9 @@ struct service {
 	const struct settings *settings;
 	struct nexus *nexus;
 	struct report report;
-	int failed;		   /**< negative errno, if the run failed */
-	struct watchdog *watchdog; /**< NULL: no service manager */
+	int failed;		      /**< negative errno, if the run failed */
+	struct watchdog *watchdog;    /**< NULL: no service manager */
+	uint64_t seen[RTE_MAX_LCORE]; /**< by lcores_work() */
 	int told;      /**< last state of the run that was sent to the service manager; -1: none */
 	char *summary; /**< of a run that has ended, to be printed; NULL: none */
 	const char *rest; /**< the part of `summary` that is not printed yet */
@@ -278,10 +279,20 @@ notify_state(struct service *s)
 	watchdog_status(s->watchdog, text);
 }
 
+static bool
+lcores_work(void *arg)
+{
+	struct service *s = arg;
+
+	return lcores_have_polled(s->pipeline->lcores, s->seen);
+}
+
 static uint64_t
 get_progress(void *arg)
 {
-	return run_get_progress(arg);
+	const struct service *s = arg;
+
+	return run_get_progress(s->run);
 }
 
 static void *
@@ -336,7 +347,7 @@ serve(void *arg)
 static int
 receive(struct service *s)
 {
-	const struct watchdog_end end = {&signalled, get_progress, s->run};
+	const struct watchdog_config watchdog = {lcores_work, get_progress, s, &signalled};
 	struct run_status status;
 	pthread_t thread;
 	struct ledger all;
@@ -355,7 +366,7 @@ receive(struct service *s)
 	if (s->settings->service)
 		run_on_end(s->run, report_run, s);
 	run_polled(s->run);
-	s->watchdog = watchdog_start(s->pipeline->lcores, &s->pipeline->writer_cpus, &end);
+	s->watchdog = watchdog_start(&watchdog);
 	ret = pthread_create(&thread, NULL, serve, s);
 	if (ret != 0) {
 		LOG(ERR, "cannot start the service thread: %s\n", strerror(ret));
@@ -371,7 +382,7 @@ receive(struct service *s)
 	pthread_setaffinity_np(thread, sizeof(s->pipeline->writer_cpus), &s->pipeline->writer_cpus);
 	ret = lcores_run(s->pipeline->lcores);
 	pthread_join(thread, NULL);
-	watchdog_stop(s->watchdog);
+	watchdog_end(s->watchdog);
 	/* a role that stopped early may have received handoffs since then */
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
 		rx_poll(s->pipeline->rx[i]);
@@ -381,6 +392,9 @@ receive(struct service *s)
 		s->failed = ret;
 	if (s->failed != 0)
 		run_give_up(s->run, ret != 0 ? "cannot launch lcores" : "a gang failed");
+	/* a run that was given up waits for the disk and for stores, too */
+	watchdog_stop(s->watchdog);
+	s->watchdog = NULL;
 	ret = s->failed;
 	run_get_status(s->run, &status);
 	if (!s->settings->service)

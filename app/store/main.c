@@ -18,10 +18,12 @@
 
 #include "log.h"
 #include "tools/command.h"
+#include "arrow/async_writer.h"
 #include "config/config.h"
 #include "eal/end.h"
 #include "eal/nexus.h"
 #include "eal/start.h"
+#include "eal/watchdog.h"
 #include "server/settings.h"
 #include "server/telemetry.h"
 #include "service_manager.h"
@@ -53,12 +55,13 @@ static const struct {
 
 #define NB_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
-static volatile sig_atomic_t signalled;
+static int signalled;  /* atomic: number of the signal; set by its handler */
+static uint64_t polls; /* atomic */
 
 static void
 on_signal(int number)
 {
-	signalled = number;
+	__atomic_store_n(&signalled, number, __ATOMIC_RELAXED);
 }
 
 static void
@@ -196,25 +199,42 @@ log_registrations(const struct store *s, uint64_t began)
 		ms / 1e3);
 }
 
+static bool
+has_polled(void *arg)
+{
+	uint64_t *seen = arg;
+	const uint64_t now = __atomic_load_n(&polls, __ATOMIC_RELAXED);
+	const bool any = now != *seen;
+
+	*seen = now;
+	return any;
+}
+
+/* The end waits for the disk. */
+static uint64_t
+get_progress(void *arg)
+{
+	return async_writer_ended();
+}
+
 static void
 poll_until_signal(struct store *s, struct nexus *nexus)
 {
 	const uint64_t began = xfer_qp_clock();
-	uint64_t until, watch_at = 0, alive_at = 0;
+	uint64_t until, watch_at = 0;
 	unsigned int idle = 0;
 
-	while (signalled == 0 && !store_lost_device(s)) {
+	while (__atomic_load_n(&signalled, __ATOMIC_RELAXED) == 0 && !store_lost_device(s)) {
 		if (xfer_qp_clock() >= watch_at) {
 			watch_memif();
 			nexus_watch(nexus);
 			watch_at = xfer_qp_clock() + WATCH_MS;
 		}
-		service_manager_beat(&alive_at, xfer_qp_clock());
+		__atomic_store_n(&polls, polls + 1, __ATOMIC_RELAXED);
 		idle = store_poll(s) ? 0 : idle + 1;
 		if (idle > IDLE_TURNS)
 			usleep(IDLE_US);
 	}
-	service_manager_stopping();
 	if (signalled != 0)
 		LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));
 	log_registrations(s, began);
@@ -261,8 +281,10 @@ run(const struct arguments *a)
 {
 	struct config *c = config_open(&a->settings);
 	struct store_config settings = {0};
+	struct watchdog *watchdog = NULL;
 	struct nexus nexus = {0};
 	char message[PATH_MAX];
+	uint64_t seen = 0; /* by has_polled() */
 	struct store *s;
 	int ret, status = EXIT_USAGE;
 
@@ -295,8 +317,10 @@ run(const struct arguments *a)
 		LOG(ERR, "[files] nexus: cannot start %s: %s\n", nexus.program, strerror(-ret));
 	} else {
 		service_manager_status(message);
-		service_manager_ready();
+		watchdog = watchdog_start(
+			&(struct watchdog_config){has_polled, get_progress, &seen, &signalled});
 		poll_until_signal(s, &nexus);
+		watchdog_end(watchdog);
 	}
 	store_telemetry_close();
 	eal_block_interrupts();
@@ -304,6 +328,7 @@ run(const struct arguments *a)
 	status = ret < 0 || store_lost_device(s) ? EXIT_FAILURE : EXIT_SUCCESS;
 	ret = store_close(s);
 	nexus_stop(&nexus);
+	watchdog_stop(watchdog);
 	if (ret < 0) {
 		LOG(ERR, "a file ended with an error: %s\n", strerror(-ret));
 		status = EXIT_FAILURE;

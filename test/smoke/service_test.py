@@ -184,14 +184,16 @@ def is_ready_when_it_listens(where, name, port, keys, *arguments):
         want(status.startswith(f'listening on port {port}'), status)
         check_watchdog(manager)
         check_end(manager, process)
+    return manager
 
 
 @case
 def a_store_is_ready_when_it_listens(where):
-    is_ready_when_it_listens(
+    manager = is_ready_when_it_listens(
         where, 'store', 18516, 'receiver_ids = 0\n',
         '--set', 'store.device=roce:port=net_memif0,ip=10.0.0.2/24',
         '--set', f'store.keys={where}/keys.ini', '--set', f'files.directory={where}/data')
+    want(manager.count('EXTEND_TIMEOUT_USEC', '30000000') > 0, manager.messages)
 
 
 @case

@@ -192,9 +192,18 @@ push(struct async_writer *s)
 	}
 }
 
+static uint64_t ended; /* atomic: writes and syncs of all writers of the process */
+
+uint64_t
+async_writer_ended(void)
+{
+	return __atomic_load_n(&ended, __ATOMIC_RELAXED);
+}
+
 static void
 end_sync(struct async_writer *s, int error)
 {
+	__atomic_fetch_add(&ended, 1, __ATOMIC_RELAXED);
 	s->syncing = false;
 	s->syncs++;
 	if (error < 0) {
@@ -209,6 +218,7 @@ end_sync(struct async_writer *s, int error)
 static void
 end_slice(struct async_writer *s, struct arrow_slice *slice, int error)
 {
+	__atomic_fetch_add(&ended, 1, __ATOMIC_RELAXED);
 	slice->error = error;
 	slice->done = true;
 	if (slice->stage >= 0)

@@ -171,4 +171,7 @@ int async_writer_reserve(struct async_writer *s, uint64_t size);
 
 void async_writer_close(struct async_writer *s);
 
+/** @return number of writes and syncs of all writers of the process that have ended. Any thread */
+uint64_t async_writer_ended(void);
+
 #endif /* ASYNC_WRITER_H */

@@ -10,11 +10,11 @@
 #include <rte_common.h>
 #include <rte_string_fns.h>
 
-#include "lcores.h"
+#include "eal/process_cpus.h"
+#include "eal/watchdog.h"
 #include "log.h"
 #include "monotonic_cond.h"
 #include "service_manager.h"
-#include "watchdog.h"
 
 LOG_REGISTER("watchdog", "watchdog");
 
@@ -23,41 +23,42 @@ LOG_REGISTER("watchdog", "watchdog");
 #define LONG_US	 UINT64_C(1000000)
 /** Time within which an end must make progress. */
 #define EXTEND_US UINT64_C(30000000)
-/** Time in which the last message must be taken when the receiver ends. */
+/** Time in which the last message must be taken when the process ends. */
 #define JOIN_S 2
 
 struct watchdog {
-	const struct lcores *lcores;
+	struct watchdog_config config;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	/* protected by the lock */
 	bool stop;
+	bool ending;	  /**< watchdog_end() */
 	bool has_status;  /**< `status` was not sent yet */
 	char status[128]; /**< line for the user */
 	/* used by the thread only */
-	struct watchdog_end end;
-	bool ends; /**< the service manager was asked for more time */
-	uint64_t seen[RTE_MAX_LCORE];
+	bool told;  /**< the service manager knows that the process ends */
+	bool asked; /**< it was asked for more time */
 	uint64_t seen_progress;
 };
 
 /**
  * Ask for more time when the process begins to end, and whenever the end has made progress.
- * @param stop  the thread ends: what end.progress() reads may be freed
+ * @param stop  the thread ends: what progress() reads may be freed
  */
 static void
 extend(struct watchdog *w, bool stop)
 {
+	const bool signalled = __atomic_load_n(w->config.signalled, __ATOMIC_RELAXED) != 0;
 	const uint64_t seen = w->seen_progress;
 
-	if (__atomic_load_n(w->end.signalled, __ATOMIC_RELAXED) == 0 || (w->ends && stop))
+	if ((!signalled && !w->told) || (w->asked && stop))
 		return;
-	if (w->ends)
-		w->seen_progress = w->end.progress(w->end.arg);
-	if (!w->ends || w->seen_progress != seen)
+	if (w->asked)
+		w->seen_progress = w->config.progress(w->config.arg);
+	if (!w->asked || w->seen_progress != seen)
 		service_manager_extend(EXTEND_US);
-	w->ends = true;
+	w->asked = true;
 }
 
 /** Wait until the time has passed, or send a status. @return false: the thread must end */
@@ -66,7 +67,7 @@ pause_us(struct watchdog *w, uint64_t us)
 {
 	char status[sizeof(w->status)] = "";
 	struct timespec until;
-	bool stop;
+	bool stop, ending;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += (time_t)(us / 1000000);
@@ -76,14 +77,19 @@ pause_us(struct watchdog *w, uint64_t us)
 		until.tv_sec++;
 	}
 	pthread_mutex_lock(&w->lock);
-	while (!w->stop && !w->has_status &&
+	while (!w->stop && !w->has_status && (!w->ending || w->told) &&
 		pthread_cond_timedwait(&w->wake, &w->lock, &until) != ETIMEDOUT)
 		;
 	stop = w->stop;
+	ending = w->ending || stop;
 	if (w->has_status)
 		rte_strscpy(status, w->status, sizeof(status));
 	w->has_status = false;
 	pthread_mutex_unlock(&w->lock);
+	if (ending && !w->told) {
+		service_manager_stopping();
+		w->told = true;
+	}
 	extend(w, stop);
 	if (status[0] != '\0')
 		service_manager_status(status);
@@ -101,20 +107,20 @@ watch(void *arg)
 	 */
 	const uint64_t interval = demanded != 0 ? RTE_MIN(demanded / 2, LONG_US) : LONG_US;
 
-	while (pause_us(w, START_US))
-		if (lcores_have_polled(w->lcores, w->seen)) {
+	process_cpus_take();
+	while (pause_us(w, START_US) && !w->told)
+		if (w->config.works(w->config.arg)) {
 			service_manager_ready();
 			break;
 		}
 	while (pause_us(w, interval))
-		if (lcores_have_polled(w->lcores, w->seen))
+		if (!w->told && w->config.works(w->config.arg))
 			service_manager_alive();
-	service_manager_stopping();
 	return NULL;
 }
 
 struct watchdog *
-watchdog_start(const struct lcores *lcores, const cpu_set_t *cpus, const struct watchdog_end *end)
+watchdog_start(const struct watchdog_config *config)
 {
 	struct watchdog *w;
 	int ret;
@@ -126,8 +132,7 @@ watchdog_start(const struct lcores *lcores, const cpu_set_t *cpus, const struct 
 		LOG(ERR, "no memory\n");
 		return NULL;
 	}
-	w->lcores = lcores;
-	w->end = *end;
+	w->config = *config;
 	pthread_mutex_init(&w->lock, NULL);
 	monotonic_cond_init(&w->wake);
 	ret = pthread_create(&w->thread, NULL, watch, w);
@@ -137,7 +142,6 @@ watchdog_start(const struct lcores *lcores, const cpu_set_t *cpus, const struct 
 		return NULL;
 	}
 	pthread_setname_np(w->thread, "watchdog");
-	pthread_setaffinity_np(w->thread, sizeof(*cpus), cpus);
 	return w;
 }
 
@@ -149,6 +153,17 @@ watchdog_status(struct watchdog *w, const char *status)
 	pthread_mutex_lock(&w->lock);
 	rte_strscpy(w->status, status, sizeof(w->status));
 	w->has_status = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void
+watchdog_end(struct watchdog *w)
+{
+	if (w == NULL)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->ending = true;
 	pthread_cond_signal(&w->wake);
 	pthread_mutex_unlock(&w->lock);
 }
