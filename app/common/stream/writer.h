@@ -113,8 +113,8 @@ struct stream_writer_config {
 	uint64_t resume_bytes;
 	/**
 	 * The caller is an lcore: threads create files. If the disk does not take a batch at once,
-	 * the batch waits in memory instead of the caller. Batches have no parts. A batch of more than
-	 * ARROW_SLICE_PUT_MAX(slices.slice) bytes never begins.
+	 * the batch waits in memory, and not the caller. Batches have no parts. A batch of more
+	 * than ARROW_SLICE_PUT_MAX(slices.slice) bytes never begins.
 	 */
 	bool on_lcore;
 	struct stream_quota *quota; /**< NULL: no quota */
