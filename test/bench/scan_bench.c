@@ -10,10 +10,8 @@
  * - the same query in Thallus' way: the buffers of a batch are registered at both ends for this
  *   batch alone, the client reads them, and one batch is on its way at a time. With `roce`,
  *   registration pins nothing; results/rdma_mr.rst has what it takes with an adapter.
- * Each end has one CPU: the main lcore and the server's engine, and the worker lcore's CPU, which
- * has the client. If the process has more CPUs than lcores, the engine and the client's threads
- * have the others. All ways have the same engine with one thread, files in the page cache, and
- * checked batches.
+ * All ways have the same engine with one thread, files in the page cache, and checked batches.
+ * ends_take_cpus() says which CPUs the threads have: two for all of them, or one for each.
  *
  * Then small results one at a time, and many clients at a time.
  *
@@ -151,7 +149,9 @@ row(const char *what, const char *text)
 				other.rows);
 		raw[i] = peers_write(bytes > 0 ? bytes : 1, false);
 		file[i] = peers_write(bytes > 0 ? bytes : 1, true);
+		ends_take_cpus(ENDS_ENGINE);
 		alone[i] = peers_engine(&server_engine, sql);
+		ends_take_cpus(ENDS_LCORE);
 		least[i] = alone[i] + raw[i];
 		peers_tcp_query(&engine, sql, &other, 1);
 		tcp[i] = other.seconds;
@@ -252,10 +252,12 @@ small_row(const char *what, const char *text)
 		sort_times(o, times);
 		tcp[k] = percentile(times, singles, 50);
 		tcp99[k] = percentile(times, singles, 99);
+		ends_take_cpus(ENDS_ENGINE);
 		for (i = 0; i < singles; i++) {
 			statement_text(text_of, sql, i);
 			times[i] = 1e6 * peers_engine(&server_engine, text_of);
 		}
+		ends_take_cpus(ENDS_LCORE);
 		(void)bench_sort(times, singles);
 		alone[k] = percentile(times, singles, 50);
 		peers_messages(sizeof(struct scan_query) + (uint32_t)strlen(text_of),
@@ -361,6 +363,7 @@ main(int argc, char **argv)
 	ends_create(dir);
 	bench_engine_open(&engine, &api, dir, SQL_ZERO_COPY, false);
 	bench_engine_open(&server_engine, &api, dir, SQL_ZERO_COPY, true);
+	ends_print_cpus();
 	printf("%u frames, DuckDB %s, 1 thread; MB/s, median of %u; bound: TCP's time divided by\n"
 	       "that of the engine and WRITE one after the other, as on one CPU\n",
 		frames, api.library_version(), rounds);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Shared by the parts of scan_bench: server and client of queries (scan_bench_ends.c), many clients
- * (scan_bench_crowd.c), and their peers (scan_bench_peers.c). The main lcore is the server's
- * machine, with its engine; the CPU of the worker lcore is the client's machine.
+ * (scan_bench_crowd.c), and their peers (scan_bench_peers.c).
  */
 #ifndef SCAN_BENCH_H
 #define SCAN_BENCH_H
@@ -44,9 +43,25 @@ double now(void);
  */
 void statement_text(char text[STATEMENT_MAX], const char *sql, unsigned int i);
 
+enum ends_role {
+	ENDS_LCORE, /* of the server: the main lcore */
+	ENDS_ENGINE,
+	ENDS_SERVICE, /* of the client: has its device */
+	ENDS_CALLER,  /* of the client: reads the results */
+};
+
 /*
- * Run a client on a thread with the CPU of the worker lcore, and its server on the main lcore until
- * `done` is set, which happens when the client returns.
+ * Bind this thread to the CPUs of a role. The client's service thread has that of the worker lcore,
+ * which sleeps meanwhile. If the process has CPUs that no lcore has, the last one is the caller's,
+ * and engines have the others. Otherwise, engines have that of the main lcore, and the caller has
+ * that of the worker lcore.
+ */
+void ends_take_cpus(enum ends_role role);
+void ends_print_cpus(void);
+
+/*
+ * Run a client on a thread with the CPUs of a caller, and its server on the main lcore until `done`
+ * is set, which happens when the client returns.
  */
 typedef void (*client_job)(void *arg);
 typedef void (*server_job)(void *arg, const atomic_bool *done);

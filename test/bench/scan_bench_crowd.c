@@ -312,6 +312,7 @@ client(void *arg)
 	struct crowd *c = arg;
 	unsigned int i;
 
+	ends_take_cpus(ENDS_SERVICE);
 	memset(&all, 0, sizeof(all));
 	if (rte_thread_register() < 0)
 		rig_die("no lcore for many clients");

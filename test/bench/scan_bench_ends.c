@@ -33,28 +33,77 @@ now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/*
- * Linked in place of process_cpus_take(). If lcores have all CPUs, it would let the engine use that
- * of the client, too: the engine then has the CPU of the server's lcore.
- */
-void __real_process_cpus_take(void);
+/* ---- CPUs ------------------------------------------------------------------------------------ */
+
 void __wrap_process_cpus_take(void);
 
-static void
-take_cpus(unsigned int lcore)
+static cpu_set_t
+cpus_of(enum ends_role role)
 {
-	const rte_cpuset_t cpus = rte_lcore_cpuset(lcore);
+	cpu_set_t others;
+	int last = CPU_SETSIZE, cpu;
 
-	if (process_cpus_are_shared())
-		(void)pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
-	else
-		__real_process_cpus_take();
+	process_cpus_others(&others);
+	if (role == ENDS_LCORE || (role == ENDS_ENGINE && CPU_COUNT(&others) == 0))
+		return rte_lcore_cpuset(rte_get_main_lcore());
+	if (role == ENDS_SERVICE || CPU_COUNT(&others) == 0)
+		return rte_lcore_cpuset(rig.worker);
+	if (CPU_COUNT(&others) == 1)
+		return others;
+	while (!CPU_ISSET(--last, &others))
+		;
+	for (cpu = 0; cpu <= last; cpu++)
+		if ((cpu == last) == (role == ENDS_ENGINE))
+			CPU_CLR(cpu, &others);
+	return others;
 }
 
 void
+ends_take_cpus(enum ends_role role)
+{
+	const cpu_set_t cpus = cpus_of(role);
+
+	(void)pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
+}
+
+/* Linked in place of process_cpus_take(), which the thread of an engine calls. */
+void
 __wrap_process_cpus_take(void)
 {
-	take_cpus(rte_get_main_lcore());
+	ends_take_cpus(ENDS_ENGINE);
+}
+
+static void
+print_cpus(const char *what, const cpu_set_t *cpus)
+{
+	const char *before = " ";
+	int cpu;
+
+	printf("%s", what);
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, cpus)) {
+			printf("%s%d", before, cpu);
+			before = ", ";
+		}
+}
+
+void
+ends_print_cpus(void)
+{
+	static const char *const name[] = {
+		[ENDS_LCORE] = "CPUs: server",
+		[ENDS_ENGINE] = "; engines",
+		[ENDS_SERVICE] = "; client",
+		[ENDS_CALLER] = "; caller",
+	};
+	enum ends_role role;
+	cpu_set_t cpus;
+
+	for (role = ENDS_LCORE; role <= ENDS_CALLER; role++) {
+		cpus = cpus_of(role);
+		print_cpus(name[role], &cpus);
+	}
+	printf("\n");
 }
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
@@ -70,7 +119,7 @@ client_main(void *arg)
 {
 	struct pair *p = arg;
 
-	take_cpus(rig.worker);
+	ends_take_cpus(ENDS_CALLER);
 	p->client(p->arg);
 	atomic_store(&p->done, true);
 	return NULL;
@@ -237,8 +286,11 @@ client(void *arg)
 	struct scan_client *c;
 	unsigned int i;
 
+	/* its thread inherits them */
+	ends_take_cpus(ENDS_SERVICE);
 	if (scan_client_open(&c, &config, &error) < 0)
 		rig_die("client: %s", error.text);
+	ends_take_cpus(ENDS_CALLER);
 	/* opens the engine, and checks the CRC of each batch */
 	statement_text(sql, a->sql, a->nb);
 	ask(c, sql, &a->outcome[0]);

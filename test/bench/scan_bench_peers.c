@@ -92,6 +92,7 @@ tcp_server(void *arg, const atomic_bool *done)
 
 	if (in == NULL || out == NULL)
 		rig_die("TCP: %s", strerror(errno));
+	ends_take_cpus(ENDS_ENGINE);
 	setvbuf(out, NULL, _IOFBF, SOCKET_BUFFER);
 	while ((length = getdelim(&sql, &room, '\0', in)) > 0) {
 		struct ArrowArrayStream stream;
@@ -115,6 +116,7 @@ tcp_server(void *arg, const atomic_bool *done)
 		schema.release(&schema);
 		stream.release(&stream);
 	}
+	ends_take_cpus(ENDS_LCORE);
 	free(sql);
 	fclose(in);
 	fclose(out);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <rte_lcore.h>
 
@@ -16,9 +15,8 @@ static void __attribute__((constructor)) note_cpus(void)
 		CPU_ZERO(&cpus);
 }
 
-/* Get the CPUs of the process that no lcore uses. */
-static void
-get_others(cpu_set_t *others)
+void
+process_cpus_others(cpu_set_t *others)
 {
 	cpu_set_t lcore;
 	unsigned int i;
@@ -32,21 +30,12 @@ get_others(cpu_set_t *others)
 	}
 }
 
-bool
-process_cpus_are_shared(void)
-{
-	cpu_set_t others;
-
-	get_others(&others);
-	return CPU_COUNT(&others) == 0;
-}
-
 void
 process_cpus_take(void)
 {
 	cpu_set_t others;
 
-	get_others(&others);
+	process_cpus_others(&others);
 	if (CPU_COUNT(&others) == 0)
 		others = cpus;
 	if (CPU_COUNT(&others) > 0)

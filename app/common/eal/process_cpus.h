@@ -7,7 +7,7 @@
 #ifndef PROCESS_CPUS_H
 #define PROCESS_CPUS_H
 
-#include <stdbool.h>
+#include <sched.h>
 
 /**
  * Bind this thread to the CPUs that the process may use and that no lcore uses. If lcores use all
@@ -15,7 +15,7 @@
  */
 void process_cpus_take(void);
 
-/** @return whether lcores use all CPUs of the process */
-bool process_cpus_are_shared(void);
+/** Get the CPUs that the process may use and that no lcore uses. @param others  out */
+void process_cpus_others(cpu_set_t *others);
 
 #endif /* PROCESS_CPUS_H */

@@ -829,11 +829,13 @@ static void *
 worker_main(void *arg)
 {
 	struct scan_worker *w = arg;
+	cpu_set_t others;
 
+	process_cpus_others(&others);
 	/* the threads of the engine inherit it */
 	process_cpus_take();
 	pthread_mutex_lock(&w->lock);
-	w->competes = process_cpus_are_shared();
+	w->competes = CPU_COUNT(&others) == 0;
 	while (!w->stopping) {
 		if (!w->running) {
 			pthread_cond_wait(&w->changed, &w->lock);
