@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>
+
+#include <rte_pause.h>
 
 #include "clock.h"
 #include "eal/poll_pause.h"
@@ -22,7 +25,7 @@ now_us(void)
 void
 poll_pause_init(struct poll_pause *p)
 {
-	*p = (struct poll_pause){.idle = 0};
+	*p = (struct poll_pause){.cpu = -1};
 	(void)sem_init(&p->wake, 0, 0);
 }
 
@@ -50,6 +53,12 @@ poll_forget(struct poll_pause *p)
 }
 
 static void
+set_cpu(struct poll_pause *p, int cpu)
+{
+	__atomic_store_n(&p->cpu, cpu, __ATOMIC_RELAXED);
+}
+
+static void
 sleep_until(struct poll_pause *p, uint64_t us)
 {
 	const struct timespec t = {
@@ -58,7 +67,9 @@ sleep_until(struct poll_pause *p, uint64_t us)
 	if (!p->precise)
 		(void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
 	p->precise = true;
+	set_cpu(p, -1);
 	(void)sem_clockwait(&p->wake, CLOCK_MONOTONIC, &t);
+	set_cpu(p, sched_getcpu());
 	poll_forget(p);
 }
 
@@ -101,6 +112,7 @@ poll_pause(struct poll_pause *p, bool busy, enum poll_expect expected)
 {
 	uint64_t now, length;
 
+	set_cpu(p, sched_getcpu());
 	if (busy) {
 		p->idle = 0;
 		p->last = 0;
@@ -130,4 +142,28 @@ poll_yield(struct poll_pause *p)
 {
 	sleep_until(p, now_us() + POLL_PAUSE_YIELD_US);
 	p->last = 0;
+}
+
+int
+poll_cpu(const struct poll_pause *p)
+{
+	return __atomic_load_n(&p->cpu, __ATOMIC_RELAXED);
+}
+
+bool
+poll_spin(struct poll_spin *s, uint64_t us, bool (*happened)(void *arg), void *arg)
+{
+	uint64_t now = now_us(), last;
+	const uint64_t end = now + us;
+
+	while (!happened(arg)) {
+		last = now;
+		now = now_us();
+		if (now > last + POLL_PAUSE_AWAY_US)
+			s->shared_until = now + POLL_PAUSE_KEEP_US;
+		if (now < s->shared_until || now >= end)
+			return happened(arg);
+		rte_pause();
+	}
+	return true;
 }

@@ -66,6 +66,7 @@ struct poll_pause {
 	uint64_t since;	       /**< first turn without work, us */
 	uint64_t last;	       /**< end of the last pause, us; 0: there was work since */
 	uint64_t shared_until; /**< us */
+	int cpu;	       /**< of the last turn; -1: it sleeps. Atomic, read by any thread */
 	bool precise;	       /**< the thread's timer slack is set */
 	sem_t wake;
 };
@@ -90,5 +91,24 @@ void poll_forget(struct poll_pause *p);
  * Call poll_forget() before the thread is woken, because the thread may run immediately.
  */
 void poll_yield(struct poll_pause *p);
+
+/** @return CPU on which the loop polls; -1: it sleeps, or has not begun. Any thread. */
+int poll_cpu(const struct poll_pause *p);
+
+/** State of a thread that polls for some time before it sleeps. */
+struct poll_spin {
+	uint64_t shared_until; /**< us; 0: its CPU was not shared so far */
+};
+
+/**
+ * Poll for what another thread does, for a thread that would sleep until that thread wakes it. A
+ * wake-up takes time of both, in a virtual machine 10 to 40 us. If the thread loses its CPU
+ * meanwhile, others need it: then, and for POLL_PAUSE_KEEP_US, it does not poll.
+ *
+ * @param us        longest time
+ * @param happened  whether it is done; called repeatedly
+ * @return the last result of `happened`
+ */
+bool poll_spin(struct poll_spin *s, uint64_t us, bool (*happened)(void *arg), void *arg);
 
 #endif /* POLL_PAUSE_H */

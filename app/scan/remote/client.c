@@ -87,6 +87,7 @@ struct scan_client {
 	bool yield;		 /* a caller with the same CPU has something to do */
 
 	sem_t ready; /* ends the wait of a caller, once for each time that `waiting` was set */
+	struct poll_spin spin; /* of the callers */
 
 	/* Protected by the lock. */
 	pthread_mutex_t lock;
@@ -148,6 +149,14 @@ struct held_slot {
 	uint32_t slot;
 };
 
+static bool
+is_ready(void *arg)
+{
+	struct scan_client *c = arg;
+
+	return sem_trywait(&c->ready) == 0;
+}
+
 /*
  * Wait for the service thread, with the lock. It must send the waiting messages, and need no longer
  * yield the CPU to the caller. The lock is free when it is woken: it would have to wait for it.
@@ -156,13 +165,17 @@ static void
 wait_changed(struct scan_client *c)
 {
 	const int cpu = sched_getcpu();
+	int other;
 
 	c->waiting = true;
 	c->cpu = cpu;
 	pthread_mutex_unlock(&c->lock);
+	/* to poll might take the CPU from the service thread, unless that one polls on another */
+	other = poll_cpu(&c->pause);
 	poll_wake(&c->pause);
-	while (sem_wait(&c->ready) < 0)
-		; /* a signal */
+	if (other < 0 || other == cpu || !poll_spin(&c->spin, POLL_PAUSE_SPIN_US, is_ready, c))
+		while (sem_wait(&c->ready) < 0)
+			; /* a signal */
 	/* the service thread may have given up a CPU that this thread has left meanwhile */
 	if (sched_getcpu() != cpu)
 		poll_wake(&c->pause);

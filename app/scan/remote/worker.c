@@ -21,6 +21,7 @@
 #define PART_MIN   256		     /* a smaller rest of a message is not used for a part */
 #define STAGES_MIN (SCAN_STAGES / 2) /* that are free when a thread that waits for some is woken */
 #define GATHER_MIN 4096 /* smaller pieces of files are copied: that is cheaper than a list */
+#define POLL_US	   1000 /* time in which a thread polls for the next query */
 
 static_assert(SCAN_SQL_MAX == SQL_STATEMENT_MAX, "the protocol's limit is that of the engine");
 static_assert((int)SCAN_NATIVE == SQL_NATIVE && (int)SCAN_TEXT == SQL_TEXT &&
@@ -78,6 +79,9 @@ struct scan_worker {
 	uint32_t file_used; /* last one that was found */
 	struct scan_piece piece[SCAN_STAGES][SCAN_PIECES];
 };
+
+/* Threads of all engines that execute a query, or poll for one. Atomic. */
+static unsigned int nb_threads;
 
 /* ---- output, by the thread ------------------------------------------------------------------- */
 
@@ -825,10 +829,33 @@ run_query(struct scan_worker *w)
 		close_engine(w);
 }
 
+static bool
+has_query(void *arg)
+{
+	return scan_worker_activity(arg) != SCAN_IDLE;
+}
+
+/*
+ * Execute a query, and poll for the next one: a thread that sleeps would begin it later. Not on a
+ * CPU that an lcore or another engine needs.
+ */
+static void
+serve_query(struct scan_worker *w, struct poll_spin *spin, unsigned int nb_cpus)
+{
+	const unsigned int threads = w->config.threads;
+
+	(void)__atomic_add_fetch(&nb_threads, threads, __ATOMIC_RELAXED);
+	run_query(w);
+	if (__atomic_load_n(&nb_threads, __ATOMIC_RELAXED) <= nb_cpus)
+		(void)poll_spin(spin, POLL_US, has_query, w);
+	(void)__atomic_sub_fetch(&nb_threads, threads, __ATOMIC_RELAXED);
+}
+
 static void *
 worker_main(void *arg)
 {
 	struct scan_worker *w = arg;
+	struct poll_spin spin = {0};
 	cpu_set_t others;
 
 	process_cpus_others(&others);
@@ -842,7 +869,7 @@ worker_main(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&w->lock);
-		run_query(w);
+		serve_query(w, &spin, CPU_COUNT(&others));
 		pthread_mutex_lock(&w->lock);
 	}
 	pthread_mutex_unlock(&w->lock);

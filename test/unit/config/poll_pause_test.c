@@ -2,6 +2,8 @@
 /* A polling loop that pauses, and that gives its CPU to a thread that it has woken. */
 
 #include <errno.h>
+#include <limits.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +18,8 @@
 
 static uint64_t simulated_us; /* time; 0: it is not simulated */
 static unsigned int nb_sleeps;
+static const struct poll_pause *sleeping;
+static int cpu_of_sleep; /* poll_cpu() of `sleeping` while it sleeps */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
@@ -41,6 +45,8 @@ __wrap_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *t)
 		return __real_sem_clockwait(sem, clock, t);
 	simulated_us = (uint64_t)t->tv_sec * 1000000 + (uint64_t)t->tv_nsec / 1000;
 	nb_sleeps++;
+	if (sleeping != NULL)
+		cpu_of_sleep = poll_cpu(sleeping);
 	errno = ETIMEDOUT;
 	return -1;
 }
@@ -136,6 +142,93 @@ shared(void **state)
 	assert_int_equal(sleeps(POLL_SHARED, POLL_PAUSE_TICK_US + 10 * POLL_PAUSE_MAX_US), 11);
 }
 
+/* What another thread does, by the simulated time. */
+struct event {
+	unsigned int calls;
+	unsigned int at;   /* number of the call at which it has happened */
+	unsigned int gone; /* number of the call after which the thread loses its CPU */
+};
+
+static bool
+happened(void *arg)
+{
+	struct event *e = arg;
+
+	if (++e->calls == e->gone)
+		simulated_us += POLL_PAUSE_AWAY_US + 1;
+	return e->calls >= e->at;
+}
+
+/* @return whether it happened while the thread polled for 1,000 us at most */
+static bool
+spin(struct poll_spin *s, struct event *e)
+{
+	bool ret;
+
+	nb_sleeps = 0;
+	simulated_us = simulated_us > 0 ? simulated_us : 1000000;
+	ret = poll_spin(s, 1000, happened, e);
+	assert_int_equal(nb_sleeps, 0);
+	return ret;
+}
+
+/* A thread polls until something has happened, or its time is over. */
+static void
+polls_for_event(void **state)
+{
+	struct event soon = {.at = 100}, late = {.at = 5000}, now = {.at = 1};
+	struct poll_spin s = {0};
+
+	assert_true(spin(&s, &soon));
+	assert_int_equal(soon.calls, 100);
+	assert_false(spin(&s, &late));
+	assert_in_range(late.calls, 900, 1002);
+	assert_true(spin(&s, &now));
+	simulated_us = 0;
+}
+
+/* If others need its CPU, it does not poll, for some time. */
+static void
+polls_on_own_cpu(void **state)
+{
+	struct event gone = {.at = 500, .gone = 50}, again = {.at = 500}, later = {.at = 500};
+	struct poll_spin s = {0};
+
+	assert_false(spin(&s, &gone));
+	assert_in_range(gone.calls, 50, 52);
+	assert_false(spin(&s, &again));
+	assert_in_range(again.calls, 1, 2);
+	simulated_us += POLL_PAUSE_KEEP_US;
+	assert_true(spin(&s, &later));
+	simulated_us = 0;
+}
+
+/* The CPU of a loop is known while it polls. */
+static void
+knows_cpu(void **state)
+{
+	const int cpu = sched_getcpu();
+	struct poll_pause p;
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	poll_pause_init(&p);
+	assert_int_equal(poll_cpu(&p), -1);
+	poll_pause(&p, true, POLL_NOTHING);
+	assert_int_equal(poll_cpu(&p), cpu);
+	cpu_of_sleep = INT_MAX;
+	simulated_us = 1000000;
+	sleeping = &p;
+	poll_yield(&p);
+	sleeping = NULL;
+	simulated_us = 0;
+	assert_int_equal(cpu_of_sleep, -1);
+	assert_int_equal(poll_cpu(&p), cpu);
+	poll_pause_destroy(&p);
+}
+
 int
 main(void)
 {
@@ -144,6 +237,9 @@ main(void)
 		cmocka_unit_test(forgotten),
 		cmocka_unit_test(later),
 		cmocka_unit_test(shared),
+		cmocka_unit_test(polls_for_event),
+		cmocka_unit_test(polls_on_own_cpu),
+		cmocka_unit_test(knows_cpu),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
