@@ -8,9 +8,10 @@ The port is a veth device, which only root can create, otherwise a memif. net_me
 unmaps the memory of a peer that has exited while an lcore polls it: rarely, the server then
 crashes.
 
-usage: sql_remote_test.py ARROW_WRITE BRAGGLINE-SCAN MODULES-DIR README
+usage: sql_remote_test.py ARROW_WRITE BRAGGLINE-SCAN MODULES-DIR README ENDPOINT-FILE
 """
 
+import importlib.util
 import os
 import re
 import shutil
@@ -195,6 +196,41 @@ def counters(pair, readme):
     return telemetry
 
 
+class Sock:
+    """The object that an exporter passes to metrics()."""
+
+    def __init__(self, telemetry):
+        self.telemetry = telemetry
+
+    def cmd(self, uri):
+        return self.telemetry(uri)[uri]
+
+
+def exported(telemetry, path):
+    """The endpoint of braggline-exporter has every counter, under a name that it describes."""
+    spec = importlib.util.spec_from_file_location('endpoint', path)
+    endpoint = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(endpoint)
+    for name, (text, kind) in endpoint.info().items():
+        want(text and name.endswith('_total') == (kind == 'counter'), name, text, kind)
+    reply = telemetry.get('scan')
+    want(reply['queries'] > 0 and reply['refused_busy'] == 0, reply)
+    found = list(endpoint.metrics(Sock(telemetry)))
+    want({name for name, *_ in found} == set(endpoint.info()), found)
+    want(len(found) == len(reply), found, reply)
+    values = {(name, *labels.values()): value for name, value, labels in found}
+    want(len(values) == len(found), found)
+    for name, key in (('queries_total', 'queries'), ('failed_queries_total', 'queries_failed'),
+                      ('slot_bytes_total', 'slot_bytes'), ('pull_bytes_total', 'pull_bytes'),
+                      ('held_bytes', 'pull_bytes_current'), ('batches_total', 'batches')):
+        want(values[name,] == reply[key], name, values, reply)
+    for key in reply:
+        if key.startswith('refused_'):
+            want(values['refused_total', key[len('refused_'):]] == reply[key], key, values)
+    # a process without queries has none of these metrics
+    want(not list(endpoint.metrics(Sock(lambda uri: {uri: ['/', '/braggline/info']}))), path)
+
+
 def times(pair):
     """The log of a server has the times of each query."""
     steps = re.findall(r'query 1 of ana: engine begins after (\d+) us, statement (\d+) us, '
@@ -327,7 +363,7 @@ def server_ends(pair):
 
 
 def main():
-    arrow_write, program, modules, readme = sys.argv[1:5]
+    arrow_write, program, modules, readme, endpoint = sys.argv[1:6]
     library = f'{modules}/{output.LIBRARY}'
     if not os.path.exists(library):
         output.skip(library)
@@ -343,6 +379,7 @@ def main():
             if shutil.which('node'):
                 types(pair, modules)
             telemetry = counters(pair, readme)
+            exported(telemetry, endpoint)
             times(pair)
             command_lines(pair)
             rights(pair)

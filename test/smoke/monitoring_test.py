@@ -200,7 +200,7 @@ def check_configuration(guide, folder, where):
 def main():
     folder = f'{sys.argv[1]}/conf/telemetry'
     info = set()
-    for name in 'braggline', 'braggline_store', 'braggline_rdma':
+    for name in 'braggline', 'braggline_store', 'braggline_scan', 'braggline_rdma':
         names = {f'dpdk_{name}_{metric}' for metric in exporter_test.load(f'{folder}/{name}.py').info()}
         # the exporter puts the name of the endpoint before the name of the metric
         want(not info & names, 'metrics of two endpoints with the same name:', info & names)
