@@ -320,10 +320,14 @@ class Extended(Tables):
         some = self.rows(f"{count}('{directory}', first := 20, last := 90)")
         want(some[1] is None and some == self.rows('SELECT count(*) FROM frames WHERE frame BETWEEN '
                                                    '20 AND 90'), some)
-        for path, said in ((f'{directory}/none', 'expected a directory with runs'),
-                           ('/dev/null', 'expected a directory with runs')):
+        store = f'{directory}/store'
+        os.makedirs(f'{store}/run')
+        for path, said in ((f'{directory}/none', ': No such file or directory'),
+                           ('/dev/null', ': expected a directory, or a file named RUN_frames'),
+                           (store, f'the runs of a store are in its subfolders {store}/*')):
             _, error = self.rows(f"{count}('{path}')")
-            want(said in str(error), path, error)
+            want(f'{path}: ' in str(error) and said in str(error), path, error)
+        shutil.rmtree(store)
 
     def damage(self, path):
         """A damaged batch and an incomplete file are errors: nobody would see what is left out."""

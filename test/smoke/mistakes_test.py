@@ -1218,7 +1218,7 @@ def settings_that_need_others(where):
 def a_directory_of_a_store(where):
     """Runs are in its subfolders."""
     os.mkdir(f'{where}/lyso-0-0')
-    says([SCAN, where], 1, f'the runs of a store are in its subfolders: braggline-scan {where}/*')
+    says([SCAN, where], 1, f'the runs of a store are in its subfolders {where}/*')
 
 
 @case

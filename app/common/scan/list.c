@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,18 @@
 #include "arrow/names.h"
 #include "scan/list.h"
 
-static void
-complain(const char *path, const char *what)
+__attribute__((format(printf, 4, 5))) static int
+refuse(char *message, int error, const char *path, const char *format, ...)
 {
-	escaped_line(stderr, "%s: %s: %s", program_invocation_short_name, path, what);
+	const int length = snprintf(message, SCAN_LIST_MESSAGE_LEN, "%s: ", path);
+	va_list args;
+
+	if (length < SCAN_LIST_MESSAGE_LEN) {
+		va_start(args, format);
+		vsnprintf(message + length, SCAN_LIST_MESSAGE_LEN - length, format, args);
+		va_end(args);
+	}
+	return -error;
 }
 
 size_t
@@ -109,7 +118,7 @@ by_path(const void *a, const void *b)
 }
 
 static int
-list_directory(struct scan_list *list, const char *dir)
+list_directory(struct scan_list *list, const char *dir, char *message)
 {
 	const size_t before = list->nb;
 	struct dirent *entry;
@@ -121,10 +130,8 @@ list_directory(struct scan_list *list, const char *dir)
 	int ret = 0;
 
 	d = opendir(dir);
-	if (d == NULL) {
-		complain(dir, strerror(errno));
-		return -EINVAL;
-	}
+	if (d == NULL)
+		return refuse(message, errno, dir, "%s", strerror(errno));
 	while (ret == 0 && (entry = readdir(d)) != NULL) {
 		if (snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >= (int)sizeof(path))
 			continue;
@@ -134,16 +141,12 @@ list_directory(struct scan_list *list, const char *dir)
 		folders |= entry->d_name[0] != '.' && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 	}
 	closedir(d);
-	if (ret == 0 && list->nb == before) {
-		complain(dir,
-			"no file named RUN_frames.arrow or RUN_images.arrow in this directory");
-		if (folders)
-			fprintf(stderr,
-				"%s: the runs of a store are in its subfolders: "
-				"%s %s/*\n",
-				program_invocation_short_name, program_invocation_short_name, dir);
-		return -EINVAL;
-	}
+	if (ret == 0 && list->nb == before)
+		return refuse(message, ENODATA, dir,
+			"no file named RUN_frames.arrow or RUN_images.arrow in this directory"
+			"%s%s%s",
+			folders ? "; the runs of a store are in its subfolders " : "",
+			folders ? dir : "", folders ? "/*" : "");
 	/* sort: a directory is not listed in order */
 	for (i = before; i < list->nb; i++)
 		qsort(list->run[i].stem, list->run[i].nb, sizeof(*list->run[i].stem), by_set);
@@ -153,25 +156,33 @@ list_directory(struct scan_list *list, const char *dir)
 }
 
 int
-scan_list_add(struct scan_list *list, const char *path)
+scan_list_try(struct scan_list *list, const char *path, char message[SCAN_LIST_MESSAGE_LEN])
 {
 	struct stat st;
 	size_t len;
 
-	if (stat(path, &st) < 0) {
-		complain(path, strerror(errno));
-		return -EINVAL;
-	}
+	snprintf(message, SCAN_LIST_MESSAGE_LEN, "not enough memory");
+	if (stat(path, &st) < 0)
+		return refuse(message, errno, path, "%s", strerror(errno));
 	if (S_ISDIR(st.st_mode))
-		return list_directory(list, path);
+		return list_directory(list, path, message);
 	len = scan_stem_length(path);
-	if (len == 0) {
-		complain(path,
+	if (len == 0)
+		return refuse(message, EINVAL, path,
 			"expected a directory, or a file named RUN_frames.arrow or "
 			"RUN_images.arrow, also with .part");
-		return -EINVAL;
-	}
 	return list_stem(list, path, len);
+}
+
+int
+scan_list_add(struct scan_list *list, const char *path)
+{
+	char message[SCAN_LIST_MESSAGE_LEN];
+	const int ret = scan_list_try(list, path, message);
+
+	if (ret < 0)
+		escaped_line(stderr, "%s: %s", program_invocation_short_name, message);
+	return ret;
 }
 
 bool

@@ -5,8 +5,11 @@
 #ifndef SCAN_LIST_H
 #define SCAN_LIST_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#define SCAN_LIST_MESSAGE_LEN (2 * PATH_MAX + 256)
 
 /** A run. A stem is a path up to _frames or _images. */
 struct scan_sets {
@@ -21,9 +24,14 @@ struct scan_list {
 };
 
 /**
- * Add the set of a file, or all runs of a directory; prints errors.
- * @return 0, -EINVAL, -ENOMEM
+ * Add the set of a file, or all runs of a directory.
+ * @param message  out, on error: what is wrong; it may have control characters of names
+ * @return 0; -ENODATA: a directory without runs; -EINVAL: not the name of a run's file; -ENOMEM;
+ *         -errno: it cannot be read
  */
+int scan_list_try(struct scan_list *list, const char *path, char message[SCAN_LIST_MESSAGE_LEN]);
+
+/** Add as scan_list_try(); errors are printed. */
 int scan_list_add(struct scan_list *list, const char *path);
 
 /** @return true if a directory has files of a run; nothing is printed */

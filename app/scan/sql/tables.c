@@ -296,16 +296,17 @@ keep_warning(void *arg, const char *text)
 static int
 bind_path(struct scan_bind *b, const char *path, char *error, size_t size)
 {
+	char message[SCAN_LIST_MESSAGE_LEN];
 	struct scan_list list = {0};
 	struct stat st;
 	int ret;
 	size_t i;
 
-	snprintf(error, size, "%s: expected a directory with runs, or RUN_%s.arrow", path,
-		arrow_table_name(b->table));
 	b->with_run = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-	ret = scan_list_add(&list, path);
-	if (ret == 0)
+	ret = scan_list_try(&list, path, message);
+	if (ret < 0)
+		snprintf(error, size, "%s", message);
+	else
 		ret = sql_catalog_create(&b->own, &list, keep_warning, b);
 	if (ret == 0)
 		b->catalog = &b->own;
@@ -314,8 +315,11 @@ bind_path(struct scan_bind *b, const char *path, char *error, size_t size)
 		if (!b->with_run || b->own.run[i].table[b->table].nb > 0)
 			ret = bind_run(b, &b->own.run[i], error, size);
 	}
-	if (ret == 0 && b->nb_sources == 0)
+	if (ret == 0 && b->nb_sources == 0) {
+		snprintf(error, size, "%s: no run has a file of the table %s", path,
+			arrow_table_name(b->table));
 		ret = -ENOENT;
+	}
 	if (ret == 0 && b->own.damaged > 0) {
 		snprintf(error, size, "%s", b->warning);
 		ret = -EBADMSG;
@@ -456,7 +460,7 @@ bind(duckdb_bind_info info, struct sql_tables *t, enum arrow_table table, bool i
 {
 	const struct duckdb_api *api = t->api;
 	struct scan_bind *b = calloc(1, sizeof(*b));
-	char error[PATH_MAX * 2] = "not enough memory", *name, *shown;
+	char error[SCAN_LIST_MESSAGE_LEN] = "not enough memory", *name, *shown;
 	duckdb_logical_type type;
 	duckdb_value value;
 	unsigned int k;
