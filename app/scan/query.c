@@ -407,8 +407,8 @@ query_client(struct scan_client *c, const char *sql, const struct query_options 
 	if (ret == 0 && scan_client_left_out(c) > 0) {
 		fflush(stdout);
 		snprintf(error, sizeof(error),
-			"the tables of the server lack rows: damaged batches and incomplete "
-			"files: %" PRIu64 "; the log of the server names them",
+			"the tables of the server lack rows: damaged batches, incomplete files and "
+			"unreadable folders: %" PRIu64 "; the log of the server names them",
 			scan_client_left_out(c));
 		query_warn(NULL, error);
 		return 1;

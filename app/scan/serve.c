@@ -62,6 +62,18 @@ try_engine(const struct scan_worker_config *config, char message[PATH_MAX])
 	return ret;
 }
 
+/* Print what is wrong with paths of runs. They are read again for each session. */
+static void
+try_paths(const struct scan_worker_config *config)
+{
+	struct scan_list list = {0};
+	unsigned int i;
+
+	for (i = 0; i < config->nb_paths; i++)
+		(void)scan_list_add(&list, config->path[i]);
+	scan_list_free(&list);
+}
+
 static void
 poll_until_signal(struct scan_server *s)
 {
@@ -89,6 +101,7 @@ serve(struct scan_server_config *config)
 		return 1;
 	}
 	config->worker.api = &api;
+	try_paths(&config->worker);
 	if (try_engine(&config->worker, message) < 0 || scan_server_open(&s, config, message) < 0) {
 		escaped_line(stderr, "%s: %s", program_invocation_short_name, message);
 		return 1;

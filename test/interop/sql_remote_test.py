@@ -345,10 +345,21 @@ def damaged(pair, arrow_write):
     remote = pair.run(sql, '--format', 'csv')
     want(local.returncode == 1 and remote.returncode == 1, local, remote)
     want(local.stdout == remote.stdout != whole.stdout, local, remote, whole)
-    want(b'lack rows: damaged batches and incomplete files: 1;' in remote.stderr, remote)
+    want(b'lack rows: damaged batches, incomplete files and unreadable folders: 1;' in
+         remote.stderr, remote)
     # other runs are whole
     done = pair.run('SELECT 1 FROM lyso_7.frames LIMIT 1', '--format', 'csv')
     want(done.returncode == 0 and done.stderr == b'', done)
+
+
+def folder_is_absent(pair):
+    """As one that is not mounted: its runs are missing, and a client learns that."""
+    runs = f'{pair.where}/runs'
+    os.rename(runs, f'{runs}.away')
+    done = pair.run('FROM runs', '--format', 'csv')
+    os.rename(f'{runs}.away', runs)
+    want(done.returncode == 1 and b'unreadable folders: 1;' in done.stderr, done)
+    want(f'{runs}: No such file or directory'.encode() in pair.said(), pair.said().decode())
 
 
 def server_ends(pair):
@@ -385,6 +396,7 @@ def main():
             rights(pair)
             ends(pair, telemetry)
             nobody(pair)
+            folder_is_absent(pair)
             damaged(pair, arrow_write)
             causes = telemetry.get('scan')
             want(causes['refused_key'] == 2 and causes['queries_cancelled'] >= 1, causes)

@@ -124,8 +124,8 @@ struct scan_client_counters {
 void scan_client_counters(const struct scan_client *c, struct scan_client_counters *counters);
 
 /**
- * @return number of damaged batches and incomplete files that the tables of the session left out,
- *   as of the end of the last result; 0: it has all rows
+ * @return number of damaged batches, incomplete files and unreadable folders that the tables of the
+ *   session left out, as of the end of the last result; 0: it has all rows
  */
 uint64_t scan_client_left_out(const struct scan_client *c);
 

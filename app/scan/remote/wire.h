@@ -263,8 +263,8 @@ struct scan_record {
 	uint32_t sequence; /**< number of the message; the schema has 0 */
 	uint32_t slot;	   /**< SCAN_PUSHED: slot; others: 0 */
 	/**
-	 * bytes of the whole metadata, body or list of columns; SCAN_END: number of damaged batches
-	 * and incomplete files that the tables of the session left out
+	 * bytes of the whole metadata, body or list of columns; SCAN_END: number of damaged
+	 * batches, incomplete files and unreadable folders that the tables of the session left out
 	 */
 	uint64_t total;
 	uint64_t offset; /**< of this part */

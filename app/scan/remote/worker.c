@@ -618,17 +618,21 @@ open_engine(struct scan_worker *w, char *error, size_t size)
 		.join = true,
 	};
 	struct scan_list list = {0};
-	unsigned int i;
-	int ret = 0;
+	unsigned int i, unreadable = 0;
+	int ret;
 
-	for (i = 0; i < w->config.nb_paths; i++)
-		(void)scan_list_add(&list, w->config.path[i]);
+	for (i = 0; i < w->config.nb_paths; i++) {
+		ret = scan_list_add(&list, w->config.path[i]);
+		/* a folder without runs may get some later; one that is not mounted lacks rows */
+		unreadable += ret < 0 && ret != -ENODATA;
+	}
 	ret = sql_catalog_create(&w->catalog, &list, warn, NULL);
 	scan_list_free(&list);
 	if (ret < 0) {
 		snprintf(error, size, "not enough memory");
 		return ret;
 	}
+	w->catalog.incomplete = unreadable;
 	sql_catalog_keep(&w->catalog, may_read, &w->identity);
 	ret = sql_session_open(&w->session, w->config.api, &w->catalog, &limits);
 	if (ret < 0) {
