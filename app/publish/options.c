@@ -56,8 +56,14 @@ options_help(void)
 static bool
 is_address(const char *text)
 {
-	return (strncmp(text, "tcp://", 6) == 0 && text[6] != '\0') ||
-		(strncmp(text, "ipc://", 6) == 0 && text[6] != '\0');
+	const char *port = strrchr(text, ':');
+	uint64_t number;
+
+	if (strncmp(text, "ipc://", 6) == 0)
+		return text[6] != '\0';
+	/* ZeroMQ binds to the low 16 bits of a port that is too high */
+	return strncmp(text, "tcp://", 6) == 0 && port > text + 6 &&
+		(strcmp(port, ":*") == 0 || whole_number(port + 1, 1, UINT16_MAX, &number));
 }
 
 static int
@@ -68,7 +74,7 @@ set_address(struct options *o, enum output_kind kind, char message[OPTIONS_MESSA
 	snprintf(option, sizeof(option), "--%s", output_name(kind));
 	if (!is_address(optarg))
 		return option_refuse(message, OPTIONS_MESSAGE_LEN, option, optarg,
-			"tcp://HOST:PORT or ipc://PATH");
+			"tcp://HOST:PORT with a port of 1 to 65535, tcp://HOST:* or ipc://PATH");
 	o->address[kind] = optarg;
 	return 0;
 }

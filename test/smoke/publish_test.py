@@ -1225,6 +1225,8 @@ def mistakes_are_reported(where):
     for options, text in (
             ((), 'expected a directory'),
             (('--crystfel', 'localhost:1', where), '--crystfel localhost:1: expected tcp://HOST:PORT'),
+            (('--crystfel', 'tcp://127.0.0.1:99999', where), ':99999: expected tcp://HOST:PORT with a port of 1 to'),
+            (('--stream2', 'tcp://127.0.0.1', where), '127.0.0.1: expected tcp://HOST:PORT with a port of 1 to'),
             (('--hwm', '0', where), '--hwm 0: expected 1 to 1000'),
             (('--behind', '-1', where), '--behind -1: expected a number'),
             (('--poll-ms', '2s', where), '--poll-ms 2s: expected 1 to 1000'),
