@@ -156,7 +156,9 @@ test_mistakes(void **state)
 	} wrong[] = {
 		{"; nobody\n", "no receiver could connect"},
 		{"[receiver a]\nreceiver_ids = 1\n", ":2: [receiver a]: key is missing"},
-		{"[receiver a]\n" KEY, "[receiver a]: receiver_ids is missing"},
+		{"[receiver a]\n" KEY,
+			"[receiver a]: receiver_ids is missing; expected receiver_ids = 1,5-8, or "
+			"rights = read"},
 		{"[receiver a]\nrights = read, write\n" KEY,
 			"[receiver a]: receiver_ids is missing"},
 		{"[receiver a]\n" KEY "[receiver b]\n", "[receiver a]: receiver_ids is missing"},
