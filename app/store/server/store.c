@@ -263,8 +263,8 @@ poll_cm(struct store *s, uint64_t now)
 			continue;
 		if (event[i].type == RDMA_EVENT_DEVICE_REMOVED) {
 			s->removed = true;
-			rte_log(RTE_LOG_ERR, store_logtype,
-				"store: device %s was removed or has failed; the store ends, and "
+			LOG(ERR,
+				"device %s was removed or has failed; the store ends, and "
 				"receivers keep what is not durable\n",
 				s->info.name);
 		}
