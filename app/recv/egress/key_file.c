@@ -2,13 +2,10 @@
 
 #include <errno.h>
 
-#include <rte_log.h>
-
 #include "egress/key_file.h"
+#include "log.h"
 
-extern int egress_logtype;
-
-#define LOG(level, ...) rte_log(RTE_LOG_##level, egress_logtype, "egress: " __VA_ARGS__)
+LOG_REGISTER("egress", "egress");
 
 static int
 read_key(void *arg)
