@@ -370,11 +370,13 @@ receive(struct service *s)
 	ret = pthread_create(&thread, NULL, serve, s);
 	if (ret != 0) {
 		LOG(ERR, "cannot start the service thread: %s\n", strerror(ret));
-		watchdog_stop(s->watchdog);
+		watchdog_end(s->watchdog);
 		run_close(s->run);
 		if (s->pipeline->stores != NULL)
 			egress_rest(s->pipeline->stores);
 		run_give_up(s->run, "cannot start the service thread");
+		watchdog_stop(s->watchdog);
+		s->watchdog = NULL;
 		s->failed = -ret;
 		return s->failed;
 	}

@@ -1129,6 +1129,7 @@ egress_poll(void *arg)
 #define SLEEP_US 50 /* sleep while waiting for a command */
 /* a run does not begin if the lcore has not taken the command for this time */
 #define COMMAND_TIMEOUT_MS 5000
+#define RING_TIMEOUT_MS	   5000
 #define LOG_WAIT_MS	   1000 /* log a wait for stores that takes longer */
 #define WAIT_US		   1000 /* before a repeated command, or another search for room */
 /* Part of the journal that a room for the largest batch may take; it may not need all of it. */
@@ -1263,17 +1264,21 @@ wait_for_room(struct egress *e, uint64_t body)
 
 /*
  * Wait until the ring has room for another batch. It then keeps this room, because only this thread
- * enqueues.
- * @return false: the lcore has not taken a batch for hold_ms
+ * enqueues. A full ring says nothing about the journal, so hold_ms does not limit this wait. The
+ * limit only lets a process end whose lcore no longer polls.
+ * @return false: the lcore has not taken a batch for RING_TIMEOUT_MS
  */
 static bool
 wait_for_ring(struct egress *e)
 {
-	const uint64_t until = xfer_qp_clock() + e->settings.hold_ms;
+	const uint64_t until = xfer_qp_clock() + RING_TIMEOUT_MS;
 
 	while (rte_ring_full(e->filled)) {
-		if (xfer_qp_clock() >= until)
+		if (xfer_qp_clock() >= until) {
+			LOG(ERR, "the egress lcore has not polled for %u s; a batch is refused\n",
+				RING_TIMEOUT_MS / 1000);
 			return false;
+		}
 		poll_or_sleep(e, WAIT_US);
 	}
 	return true;

@@ -9,7 +9,8 @@
  *
  * The writer, the thread that makes batches, is the producer of the journal (journal/journal.h,
  * which also has the memory order). It waits for the lcore only if the journal or the ring is full,
- * and refuses the batch if that does not change within hold_ms:
+ * and refuses the batch if that does not change: of the journal within hold_ms, of the ring within
+ * 5 s, when the lcore no longer polls:
  *  - The lcore grants it the free space of the journal ahead, whenever a batch is released.
  *  - It copies the rows of a batch of images to a room of that space (egress_room()), or copies a
  *    batch there that it built elsewhere. It numbers the batches itself. A room belongs to the
@@ -283,7 +284,7 @@ uint8_t *egress_room(struct egress *e, enum arrow_table table, uint64_t size);
 /**
  * Put a batch into the journal: copy the bytes that are not in the open room yet, and then hand the
  * room over to the lcore. Waits while the journal is full: as long as spilling frees space,
- * otherwise up to hold_ms. Then waits while the ring is full, up to hold_ms. A batch refused after
+ * otherwise up to hold_ms. Then waits while the ring is full, up to 5 s. A batch refused after
  * that is counted. The batch survives the death of the process as soon as the lcore has committed
  * it, in its next iteration. Put images before the rows that refer to them. Writer only.
  * @param batch  parts of its body that are in the open room already are not copied. Its references
