@@ -1107,13 +1107,12 @@ def modules_in_the_place_of_others(where):
 @case
 def panels_that_are_missing(where):
     """Peaks are not searched outside of panels, so a file that covers a part of the detector is reported."""
-    capture(where, '--rows', '64', '--modules', '2', frames=4)
+    capture(where, frames=4)
     with open(f'{where}/x.geom', 'w', encoding='ascii') as f:
         f.write('photon_energy = 12400\nclen = 0.1\nres = 13333.3\np/min_fs = 0\np/max_fs = 1023\np/min_ss = 0\n'
-                'p/max_ss = 63\np/corner_x = -512\np/corner_y = -32\np/fs = x\np/ss = y\n')
-    words = ('detector.rows=64', 'detector.modules=2', f'geometry.file={where}/x.geom', 'geometry.energy_kev=12.4',
-             'calibration.energy_kev=12.4')
-    line = ('[geometry] 65536 of 131072 pixels are in no panel; peaks and radial profiles leave them out; add panels '
+                'p/max_ss = 255\np/adu_per_photon = 1\np/corner_x = -512\np/corner_y = -32\np/fs = x\np/ss = y\n')
+    words = (f'geometry.file={where}/x.geom', 'geometry.energy_kev=12.4', 'calibration.energy_kev=12.4')
+    line = ('[geometry] 262144 of 524288 pixels are in no panel; peaks and radial profiles leave them out; add panels '
             'to the file')
     says(command(where, 'run.name=all', *words, 'peaks.search=all'), 0, line)
     says(command(where, 'run.name=none', *words), 0, never=('in no panel',))

@@ -115,7 +115,7 @@ def help_and_version(where):
              done.stdout)
         want('EAL:' not in done.stdout, 'neither must', words)
     done = run([RECV, '--no-such-eal-option', '--', '--set', 'run.name=a'])
-    want(done.returncode == 1 and 'cannot start EAL' in done.stdout, done.stdout)
+    want(done.returncode == 2 and 'cannot start EAL' in done.stdout, done.stdout)
 
 
 @case

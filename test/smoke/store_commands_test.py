@@ -98,7 +98,7 @@ def check_usage(store):
         out = store(*eal, '--', '--set', 'store.device=roce:port=0', *key, status=2,
                     says='[store] keys')
         want('is required' in out and '[store] device' not in out, out)
-    store('--no-such-eal-option', '--', '--set', 'store.port=1', status=1,
+    store('--no-such-eal-option', '--', '--set', 'store.port=1', status=2,
           says='cannot start EAL')
     for command in ('verify', 'reconcile', 'import'):
         store(command, '--help', says=f'usage: braggline-store {command}')
