@@ -297,7 +297,7 @@ make_export(void)
 	static struct selection_image image[IMAGES];
 	static struct export e;
 
-	batch.run = run_id;
+	batch.incarnation = run_id;
 	set.file[ARROW_IMAGES].reader.batches = &batch;
 	for (unsigned int i = 0; i < IMAGES; i++)
 		image[i].image.frame = 10 + i;
@@ -311,7 +311,10 @@ make_export(void)
 static void
 check_data(bool same)
 {
-	struct question q = {.e = make_export(), .group = "/entry/data/data", .nb = IMAGES};
+	struct file_check q = {.e = make_export(),
+		.group = "/entry/data/data",
+		.frames = "/entry/frames/frame",
+		.nb = IMAGES};
 
 	snprintf(q.path, sizeof(q.path), "%s", changed);
 	count_images(&q);

@@ -52,7 +52,8 @@ end_section(struct parser *p)
 	/* an identity that only reads has no receivers */
 	if ((p->seen & SEEN_RECEIVER_IDS) == 0 && id->rights != XFER_RIGHT_READ)
 		return mistake(p,
-			"[receiver %s]: receiver_ids is missing; expected receiver_ids = 1,5-8, or rights = read",
+			"[receiver %s]: receiver_ids is missing; expected receiver_ids = 1,5-8, "
+			"or rights = read",
 			id->name);
 	if (id->nb_runs == 0)
 		strcpy(id->run[id->nb_runs++], "*");

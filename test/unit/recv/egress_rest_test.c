@@ -44,8 +44,8 @@ test_rest(void **state)
 }
 
 /*
- * The lcore no longer polls, and the main lcore does not do its work (`lcore_polls`): the ring takes
- * some, and the next batch is refused after 5 s, not after hold_ms.
+ * The lcore no longer polls, and the main lcore does not do its work (`lcore_polls`): the ring
+ * takes some, and the next batch is refused after 5 s, not after hold_ms.
  */
 static void
 test_stall(void **state)

@@ -65,11 +65,12 @@ begin_run(struct egress *e)
 	(void)egress_poll(e);
 }
 
-/* @return as egress_put() */
+/* Put batch k. The samples repeat, with other sequence numbers. @return as egress_put() */
 static inline int
 put_or_refuse(struct egress *e, unsigned int k)
 {
-	struct xfer_sample_batch *from = &s.batch[ARROW_FRAMES][k];
+	const unsigned int nb = s.nb[ARROW_FRAMES];
+	struct xfer_sample_batch *from = &s.batch[ARROW_FRAMES][k % nb];
 	const struct iovec body = {from->body, from->batch.body_bytes};
 	const struct batch b = {
 		/* rows of `frames` would be read as separate columns, and this body is one piece */
@@ -82,7 +83,7 @@ put_or_refuse(struct egress *e, unsigned int k)
 		.rows = from->batch.rows,
 		.first = from->batch.first,
 		.last = from->batch.last,
-		.sequence = from->batch.sequence,
+		.sequence = from->batch.sequence + k / nb * nb,
 		.crc32c = from->batch.body_crc32c,
 	};
 
