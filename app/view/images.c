@@ -61,7 +61,7 @@ npy_new(struct body *body, const char *dtype, size_t width, const struct live_fi
 	return npy_sized(body, dtype, width, h->rows, h->cols);
 }
 
-/** Discard a body that was not completed. */
+/** Discard a body. @return ret */
 static int
 drop(struct body *body, int ret)
 {
@@ -239,6 +239,23 @@ make_mask(struct live_reader *r, struct body *body)
 			  : live_reader_at(r, r->head.mask, to, live_reader_pixels(&r->head));
 }
 
+/** After an error, the body is to be dropped. */
+static int
+make_plane(struct live_reader *r, enum request_plane plane, struct body *body)
+{
+	name_version(r, plane, 0, body->etag);
+	switch (plane) {
+	case REQUEST_PLANE_FRAME:
+		return make_frame(r, body);
+	case REQUEST_PLANE_MAXIMUM:
+		return make_maximum(r, body);
+	case REQUEST_PLANE_MEAN:
+		return make_mean(r, body);
+	default:
+		return make_mask(r, body);
+	}
+}
+
 int
 images_plane(const char *path, enum request_plane plane, struct body *body)
 {
@@ -249,21 +266,7 @@ images_plane(const char *path, enum request_plane plane, struct body *body)
 	ret = live_reader_open(&r, path);
 	if (ret != 0)
 		return ret;
-	name_version(&r, plane, 0, body->etag);
-	switch (plane) {
-	case REQUEST_PLANE_FRAME:
-		ret = make_frame(&r, body);
-		break;
-	case REQUEST_PLANE_MAXIMUM:
-		ret = make_maximum(&r, body);
-		break;
-	case REQUEST_PLANE_MEAN:
-		ret = make_mean(&r, body);
-		break;
-	default:
-		ret = make_mask(&r, body);
-		break;
-	}
+	ret = make_plane(&r, plane, body);
 	if (ret == 0 && live_reader_is_stale(&r))
 		ret = -EAGAIN;
 	live_reader_close(&r);
@@ -412,14 +415,6 @@ cells_shape(struct cells *c, const struct request_window *w)
 	c->rows = (w->height + w->bin - 1) / w->bin;
 }
 
-static int
-cells_allocate(struct cells *c, const struct request_window *w)
-{
-	cells_shape(c, w);
-	c->value = malloc(cells_size(c));
-	return c->value != NULL ? 0 : -ENOMEM;
-}
-
 /** Why a cell has no value. */
 static float
 missing_value(const struct live_file_head *h, const struct raster *raster, int64_t pixel)
@@ -534,68 +529,98 @@ cells_fill(const struct live_reader *r, const struct raster *raster, const struc
 	return ret;
 }
 
-/**
- * The map of missing packets of the frame that has this ETag.
- * @return 0; -EAGAIN: another frame has replaced it; errors of live_reader_frame()
- */
+/** Cells of a frame. @param to  room for the cells of a window that cells_check() accepted */
 static int
-read_missing(struct live_reader *r, const char *etag, struct live_file_frame *f)
+frame_cells(const struct live_reader *r, const struct live_file_frame *f, const uint8_t *pixels,
+	const struct request_window *window, struct images_cache *cache, float *to)
 {
-	char now[64];
-	int ret = live_reader_frame(r, f, NULL);
+	const struct live_file_head *h = &r->head;
+	struct raster raster = {.kind = h->value, .values = pixels + h->values, .missing = f};
+	void *expanded = NULL;
+	int ret = 0;
 
+	if (f->kind == GK_KIND_CSR) {
+		expanded = malloc(live_reader_pixels(h) * live_reader_value_size(h));
+		ret = expanded != NULL ? put_raster(r, f, pixels, expanded) : -ENOMEM;
+		raster.values = expanded;
+	}
+	if (ret == 0)
+		ret = cells_fill(r, &raster, window, cache, to);
+	free(expanded);
+	return ret;
+}
+
+/** npy_sized() for the cells of a window. */
+static float *
+npy_cells(struct body *body, const struct request_window *window)
+{
+	struct cells cells;
+
+	cells_shape(&cells, window);
+	return npy_sized(body, "<f4", sizeof(float), cells.rows, cells.cols);
+}
+
+/** The pixels and the map of missing packets are read together: they are of the same frame. */
+static int
+make_frame_window(struct live_reader *r, const struct request_window *window,
+	struct images_cache *cache, struct body *body)
+{
+	struct live_file_frame f;
+	uint8_t *pixels;
+	float *to;
+	int ret;
+
+	ret = live_reader_frame(r, &f, &pixels);
 	if (ret != 0)
 		return ret;
-	name_version(r, REQUEST_PLANE_FRAME, f->begin, now);
-	return strcmp(now, etag) == 0 ? 0 : -EAGAIN;
+	name_version(r, REQUEST_PLANE_FRAME, f.begin, body->etag);
+	ret = cells_check(r, window, cache);
+	if (ret == 0) {
+		to = npy_cells(body, window);
+		ret = to != NULL ? frame_cells(r, &f, pixels, window, cache, to) : -ENOMEM;
+	}
+	free(pixels);
+	return ret;
+}
+
+/** Of the maximum and the mean, which have no missing packets. */
+static int
+make_window(struct live_reader *r, enum request_plane plane, const struct request_window *window,
+	struct images_cache *cache, struct body *body)
+{
+	struct raster raster = {.kind = GK_VALUE_F32};
+	struct body whole = {.bytes = NULL};
+	float *to;
+	int ret;
+
+	ret = make_plane(r, plane, &whole);
+	if (ret == 0)
+		ret = cells_check(r, window, cache);
+	if (ret == 0) {
+		memcpy(body->etag, whole.etag, sizeof(body->etag));
+		raster.values = whole.bytes + NPY_HEAD;
+		to = npy_cells(body, window);
+		ret = to != NULL ? cells_fill(r, &raster, window, cache, to) : -ENOMEM;
+	}
+	return drop(&whole, ret);
 }
 
 int
 images_window(const char *path, enum request_plane plane, const struct request_window *window,
 	struct images_cache *cache, struct body *body)
 {
-	struct body whole = {.bytes = NULL};
-	struct raster raster = {.kind = GK_VALUE_F32};
-	struct live_file_frame f;
 	struct live_reader r;
-	struct cells cells;
-	float *to = NULL;
 	int ret;
 
 	*body = (struct body){.bytes = NULL};
-	ret = images_plane(path, plane, &whole);
+	ret = live_reader_open(&r, path);
 	if (ret != 0)
 		return ret;
-	ret = live_reader_open(&r, path);
-	if (ret != 0) {
-		free(whole.bytes);
-		return ret;
-	}
-	memcpy(body->etag, whole.etag, sizeof(body->etag));
-	cells_shape(&cells, window);
-	ret = cells_check(&r, window, cache);
-	if (ret == 0)
-		to = npy_sized(body, "<f4", sizeof(float), cells.rows, cells.cols);
-	if (ret == 0 &&
-		whole.size !=
-			NPY_HEAD +
-				live_reader_pixels(&r.head) *
-					(plane == REQUEST_PLANE_FRAME
-							? live_reader_value_size(&r.head)
-							: sizeof(float)))
-		ret = -EAGAIN; /* another file */
-	else if (ret == 0 && to == NULL)
-		ret = -ENOMEM;
-	raster.values = whole.bytes + NPY_HEAD;
-	if (ret == 0 && plane == REQUEST_PLANE_FRAME) {
-		raster.kind = r.head.value;
-		ret = read_missing(&r, whole.etag, &f);
-		raster.missing = &f;
-	}
-	if (ret == 0)
-		ret = cells_fill(&r, &raster, window, cache, to);
+	ret = plane == REQUEST_PLANE_FRAME ? make_frame_window(&r, window, cache, body)
+					   : make_window(&r, plane, window, cache, body);
+	if (ret == 0 && live_reader_is_stale(&r))
+		ret = -EAGAIN;
 	live_reader_close(&r);
-	free(whole.bytes);
 	return ret == 0 ? 0 : drop(body, ret);
 }
 
@@ -744,28 +769,19 @@ make_tensors(const struct live_file_head *h, const struct live_file_frame *f, co
 	return body->bytes != NULL ? 0 : -ENOMEM;
 }
 
-/** Cells of a frame. @param cells  out: value is to be freed */
+/** @param cells  out: value is to be freed, also after an error */
 static int
-frame_cells(const struct live_reader *r, const struct live_file_frame *f, const uint8_t *pixels,
+cells_make(const struct live_reader *r, const struct live_file_frame *f, const uint8_t *pixels,
 	const struct request_window *window, struct images_cache *cache, struct cells *cells)
 {
-	const struct live_file_head *h = &r->head;
-	struct raster raster = {.kind = h->value, .missing = f};
-	void *expanded = NULL;
 	int ret = cells_check(r, window, cache);
 
-	if (ret == 0)
-		ret = cells_allocate(cells, window);
-	raster.values = pixels + h->values;
-	if (ret == 0 && f->kind == GK_KIND_CSR) {
-		expanded = malloc(live_reader_pixels(h) * live_reader_value_size(h));
-		ret = expanded != NULL ? put_raster(r, f, pixels, expanded) : -ENOMEM;
-		raster.values = expanded;
-	}
-	if (ret == 0)
-		ret = cells_fill(r, &raster, window, cache, cells->value);
-	free(expanded);
-	return ret;
+	if (ret != 0)
+		return ret;
+	cells_shape(cells, window);
+	cells->value = malloc(cells_size(cells));
+	return cells->value != NULL ? frame_cells(r, f, pixels, window, cache, cells->value)
+				    : -ENOMEM;
 }
 
 int
@@ -786,7 +802,7 @@ images_frame(const char *path, const struct request_window *window, struct image
 	if (ret == 0) {
 		name_version(&r, REQUEST_PLANE_FRAME, f.begin, body->etag);
 		if (window != NULL)
-			ret = frame_cells(&r, &f, pixels, window, cache, &cells);
+			ret = cells_make(&r, &f, pixels, window, cache, &cells);
 		if (ret == 0)
 			ret = make_tensors(
 				&r.head, &f, pixels, window != NULL ? &cells : NULL, body);

@@ -319,56 +319,66 @@ test_missing_packets_and_peaks(void **state)
 	free(s.bytes);
 }
 
-/* images_window() opens the file twice: this replaces the frame before the second time. */
+/* Another frame replaces each one that is read while `replaced` is set. */
 static struct live *replaced;
 static struct slot *replacement;
-static unsigned int opened;
 
-int __real_live_reader_open(struct live_reader *r, const char *name);
-int __wrap_live_reader_open(struct live_reader *r, const char *name);
+int __real_live_reader_frame(struct live_reader *r, struct live_file_frame *f, uint8_t **pixels);
+int __wrap_live_reader_frame(struct live_reader *r, struct live_file_frame *f, uint8_t **pixels);
 
 int
-__wrap_live_reader_open(struct live_reader *r, const char *name)
+__wrap_live_reader_frame(struct live_reader *r, struct live_file_frame *f, uint8_t **pixels)
 {
-	if (replaced != NULL && ++opened == 2)
+	const int ret = __real_live_reader_frame(r, f, pixels);
+
+	if (replaced != NULL)
 		show(replaced, replacement);
-	return __real_live_reader_open(r, name);
+	return ret;
 }
 
-/* The pixels of one frame are never labelled by the missing packets of another. */
+/* @param label  of packet 2, which is missing in one frame only */
 static void
-test_frame_replaced_within_window(void **state)
+expect_window(float first, uint32_t label)
 {
 	const struct request_window window = {.width = COLS, .height = ROWS, .bin = 1};
 	struct images_cache *cache = images_cache_create();
-	const float plane[PIXELS] = {[0] = 9};
-	const uint32_t missing = IMAGES_MISSING;
 	struct body body;
+	char etag[64];
+
+	assert_int_equal(images_etag(path, REQUEST_PLANE_FRAME, etag), 0);
+	assert_int_equal(images_window(path, REQUEST_PLANE_FRAME, &window, cache, &body), 0);
+	assert_string_equal(body.etag, etag);
+	assert_memory_equal(body.bytes + NPY_HEAD, &first, sizeof(first));
+	/* row 4, masked pixel */
+	assert_memory_equal(
+		body.bytes + NPY_HEAD + (4 * COLS + 5) * sizeof(float), &label, sizeof(label));
+	free(body.bytes);
+	images_cache_free(cache);
+}
+
+/* A frame that is replaced while it is shown is shown as it was: with its missing packets. */
+static void
+test_frame_replaced_within_window(void **state)
+{
+	const float missing[PIXELS] = {[0] = 9}, whole[PIXELS] = {[0] = 7};
+	struct live *l;
 	struct slot s;
 
 	slot_init(&s, GK_VALUE_F32);
-	replacement = &s;
-	replaced = make(&s);
-	begin(replaced, "one", 0.02, NULL);
+	l = make(&s);
+	begin(l, "one", 0.02, NULL);
+	slot_fill(&s, 3, GK_KIND_CSR, missing);
 	/* packet 2: rows 4 and 5 */
-	slot_fill(&s, 3, GK_KIND_CSR, plane);
 	s.record.missing_map[0] = 1 << 2;
-	show(replaced, &s);
-	s.record.frame = 4;
+	show(l, &s);
+	slot_fill(&s, 4, GK_KIND_CSR, whole);
 	s.record.missing_map[0] = 0;
-	opened = 0;
-	assert_int_equal(images_window(path, REQUEST_PLANE_FRAME, &window, cache, &body), -EAGAIN);
-	assert_null(body.bytes);
-	s.record.frame = 5;
-	s.record.missing_map[0] = 1 << 2;
-	show(replaced, &s);
-	assert_int_equal(images_window(path, REQUEST_PLANE_FRAME, &window, cache, &body), 0);
-	assert_memory_equal(
-		body.bytes + NPY_HEAD + 4 * COLS * sizeof(float), &missing, sizeof(missing));
-	free(body.bytes);
-	live_destroy(replaced);
+	replacement = &s;
+	replaced = l;
+	expect_window(9, IMAGES_MISSING);
+	expect_window(7, IMAGES_MASKED);
 	replaced = NULL;
-	images_cache_free(cache);
+	live_destroy(l);
 	free(s.bytes);
 }
 
