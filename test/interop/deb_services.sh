@@ -43,15 +43,15 @@ ask()
 	echo "$1" | RUNTIME_DIRECTORY=/run/braggline/recv-demo dpdk-telemetry.py -f recv-demo
 }
 
-# page_says TEXT: in what the page says of its sources
-page_says()
+# says PORT PATH TEXT: in the reply to a request of this machine
+says()
 {
 	local reply
-	exec 3<>/dev/tcp/127.0.0.1/8090 || return
-	printf 'GET /api/v1/sources HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
+	exec 3<>"/dev/tcp/127.0.0.1/$1" || return
+	printf 'GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' "$2" >&3
 	reply=$(timeout 5 cat <&3)
 	exec 3>&-
-	[[ $reply == *"$1"* ]]
+	[[ $reply == *"$3"* ]]
 }
 
 # restarted UNIT OLD-PID: it runs again, as another process
@@ -66,6 +66,9 @@ cpus=$(awk '/^Cpus_allowed_list/ { print $2 }' /proc/self/status)
 receiver=braggline-recv@demo.service
 store=braggline-store@demo.service
 page=braggline-view.service
+sources='8090 /api/v1/sources'
+exporter=braggline-exporter.service
+metrics='9876 /metrics?target=recv-demo'
 memif=net_memif0,socket=/run/braggline/demo.sock,socket-abstract=no
 install -d -o braggline -g braggline /run/braggline
 sed -i 's/^control = .*//; s/^\[run\]/[run]\ncontrol = telemetry/
@@ -97,7 +100,7 @@ ask /braggline/run/stop >/dev/null
 wait_for 'the end of the run' is "$receiver" StatusText idle
 [ -s /var/lib/braggline/one_frames.arrow ] || die 'no file of the run'
 
-# the page: its user reaches the receiver's socket and live file by the drop-in only
+# the page and the exporter: their users reach the receiver's socket and live file by the drop-in only
 cp /usr/share/braggline/systemd/telemetry.conf /etc/systemd/system/braggline-recv@demo.service.d/
 echo "VIEW_OPTIONS=--receiver /run/braggline/recv-demo/dpdk/recv-demo/dpdk_telemetry.v2" \
 	>/etc/braggline/view.env
@@ -106,10 +109,21 @@ systemctl start "$page" || die 'the page does not start'
 	die 'the page does not run as braggline-view'
 grep -q '^CapBnd:.*0000000000000000' "/proc/$(property "$page" MainPID)/status" ||
 	die 'the page has capabilities'
-wait_for 'a page without the receiver' page_says '"error":'
+systemctl start "$exporter" || die 'the exporter does not start'
+pid=$(property "$exporter" MainPID)
+# the range of dynamic users
+[ "$(stat -c %u "/proc/$pid")" -ge 61184 ] || die 'the exporter has no user of its own'
+grep -q '^CapBnd:.*0000000000000000' "/proc/$pid/status" || die 'the exporter has capabilities'
+# shellcheck disable=SC2086
+wait_for 'a page without the receiver' says $sources '"error":'
+# shellcheck disable=SC2086
+wait_for 'an exporter without the receiver' says $metrics ' 503 '
 systemctl daemon-reload
 systemctl restart "$receiver" || die 'the receiver does not start with the drop-in'
-wait_for 'a page of the receiver' page_says '"state":"up"'
+# shellcheck disable=SC2086
+wait_for 'a page of the receiver' says $sources '"state":"up"'
+# shellcheck disable=SC2086
+wait_for 'metrics of the receiver' says $metrics dpdk_braggline_running
 # deb_test.sh opens it in a browser
 ask '/braggline/run/configure,run.name=two' | grep -q configured || die 'configure'
 ask /braggline/run/start | grep -q running || die 'start'
@@ -121,6 +135,8 @@ ask /braggline/run/stop >/dev/null
 wait_for 'the end of the run' is "$receiver" StatusText idle
 systemctl stop "$page" || die 'stop of the page'
 is "$page" Result success || die 'the page did not end with status 0'
+systemctl stop "$exporter" || die 'stop of the exporter'
+is "$exporter" Result success || die 'the exporter did not end with status 0'
 pid=$(property "$receiver" MainPID)
 
 # killed: started again

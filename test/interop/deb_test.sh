@@ -152,13 +152,13 @@ done
 [ -z "$(find "$root/usr/local" "$root/opt" -name '*braggline*')" ] || die 'files in /usr/local or /opt'
 
 step 'the installed programs'
-for program in detector export publish rdma recv scan store view; do
+for program in detector export exporter publish rdma recv scan store view; do
 	run "braggline-$program --version" braggline-$program --version
 	[ -e "$root/usr/share/man/man1/braggline-$program.1.gz" ] || die "no braggline-$program(1)"
 	[ -e "$root/usr/share/bash-completion/completions/braggline-$program" ] ||
 		die "no completion of braggline-$program"
 done
-for unit in recv@ scan@ store@ view; do
+for unit in exporter recv@ scan@ store@ view; do
 	said=$(inside systemd-analyze verify --man=no "/lib/systemd/system/braggline-$unit.service" 2>&1 |
 		grep braggline || :)
 	[ -z "$said" ] || die "braggline-$unit: $said"
@@ -256,7 +256,7 @@ services()
 		tail -3 "$where/log"
 		step 'not tried under systemd: systemd-nspawn does not work here'
 	elif [ "$(tail -1 "$box/result")" = ok ]; then
-		step 'services under systemd: start, run, kill, watchdog, stop, wrong settings'
+		step 'services under systemd: start, run, page, metrics, kill, watchdog, stop, wrong settings'
 	else
 		cat "$box/result"
 		die 'services under systemd'
