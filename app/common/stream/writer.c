@@ -62,6 +62,7 @@ struct opening {
 	bool has_thread;
 	bool over; /* atomic */
 	pthread_t thread;
+	uint64_t begun_at; /* ns */
 };
 
 /* Batches that wait until the disk takes more, oldest first, in [first, nb). */
@@ -91,6 +92,9 @@ struct stream_writer {
 	/* size of the largest batch that was refused for the quota since it was full */
 	uint64_t wanted;
 	int first_error;
+	uint64_t ended; /* async_writer_ended() as of `moved` */
+	/* ns: last time that the disk completed an operation, or a closing began */
+	uint64_t moved;
 	struct stream_stats stats; /* written by one thread, read with atomic loads */
 };
 
@@ -134,6 +138,8 @@ stream_writer_open(struct stream_writer **writer, const struct stream_writer_con
 		w->config.slices.sync_ms = STREAM_SYNC_MS;
 	if (w->config.slices.depth == 0)
 		w->config.slices.depth = STREAM_DEPTH;
+	if (w->config.slices.stall_ms == 0)
+		w->config.slices.stall_ms = ARROW_SLICE_STALL_MS;
 	if (w->config.roll_bytes == 0)
 		w->config.roll_bytes = STREAM_ROLL_BYTES;
 	if (w->config.retry_ms == 0)
@@ -179,6 +185,7 @@ begin_close(struct stream_writer *w)
 	f->closing.file = &f->file;
 	/* as after an outage */
 	f->closing.discard = f->empty;
+	w->moved = monotonic_ns();
 	arrow_closing_begin(&f->closing, NULL, w->config.enter);
 }
 
@@ -290,6 +297,7 @@ open_file(struct stream_writer *w)
 		return -ENOMEM;
 	}
 	o->reserve = w->stats.error != 0;
+	o->begun_at = monotonic_ns();
 	if (w->config.on_lcore && pthread_create(&o->thread, NULL, run_opening, w) == 0) {
 		o->has_thread = true;
 		return -EINPROGRESS;
@@ -635,16 +643,64 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 		counter_add(&w->stats.pending, 1);
 }
 
+static bool
+is_closing(const struct stream_writer *w)
+{
+	const struct stream_file *f;
+
+	for (f = w->oldest; f != NULL; f = f->next)
+		if (f->closing.file != NULL && !arrow_closing_is_over(&f->closing))
+			return true;
+	return false;
+}
+
+/*
+ * Whether the closing of files waits for an operation that the disk does not complete. The files
+ * belong to threads, so the operations of the whole process are counted. A stall that began before
+ * the closing lasts until the disk completes an operation.
+ */
+static bool
+closing_is_stalled(struct stream_writer *w, uint64_t now)
+{
+	const uint64_t ended = async_writer_ended();
+
+	if (ended != w->ended) {
+		w->ended = ended;
+		w->moved = now;
+		return false;
+	}
+	return is_closing(w) &&
+		(w->stats.stalled != 0 || now - w->moved >= w->config.slices.stall_ms * NS_PER_MS);
+}
+
+static bool
+opening_is_stalled(const struct stream_writer *w, uint64_t now)
+{
+	return w->opening.file != NULL &&
+		now - w->opening.begun_at >= w->config.slices.stall_ms * NS_PER_MS;
+}
+
+/* Report a disk that has stalled or recovered. */
 static void
 watch_disk(struct stream_writer *w)
 {
-	struct arrow_file *f = w->current != NULL ? &w->current->file : NULL;
+	const uint64_t now = monotonic_ns();
+	const bool opening = opening_is_stalled(w, now), closing = closing_is_stalled(w, now),
+		   writing = w->current != NULL && w->current->file.out.stalled,
+		   stalled = opening || closing || writing;
+	char text[PATH_MAX + 256];
 
-	if (f != NULL && arrow_file_has_news(f)) {
-		counter_add(&w->stats.stalls, f->stalled);
-		stream_writer_log(w, true, f->message);
-	}
-	COUNTER_SET(w->stats.stalled, f != NULL && f->stalled);
+	if (stalled == (w->stats.stalled != 0))
+		return;
+	counter_add(&w->stats.stalls, stalled);
+	COUNTER_SET(w->stats.stalled, stalled);
+	if (stalled)
+		snprintf(text, sizeof(text), "%.4000s: disk stalled: it has %s of `%s` in %u ms",
+			w->config.dir, opening ? "created no file" : "completed no write or sync",
+			w->config.identity.table, w->config.slices.stall_ms);
+	else
+		snprintf(text, sizeof(text), "%.4000s: disk no longer stalled", w->config.dir);
+	stream_writer_log(w, true, text);
 }
 
 void

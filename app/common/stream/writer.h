@@ -145,8 +145,9 @@ struct stream_stats {
 	uint64_t complete;
 	uint64_t syncs; /**< group commits, and the last sync of each file */
 	uint64_t outages;
-	uint64_t uncut;	 /**< files that may hold refused batches at the end */
-	uint64_t stalls; /**< number of times that the disk stalled: arrow/async_writer.h */
+	uint64_t uncut; /**< files that may hold refused batches at the end */
+	/** times that no file was created, or no write or sync completed, for `slices.stall_ms` */
+	uint64_t stalls;
 	uint64_t resumes;
 	uint32_t stalled; /**< the disk is stalled now */
 	int32_t error;	  /**< -errno of the current outage; 0: none */

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -964,6 +965,140 @@ test_stall(void **state)
 	free(r);
 }
 
+static int
+late_open(void **handle, const struct arrow_io_open *how)
+{
+	while (atomic_load(&late.holds))
+		usleep(100);
+	return disk_io.open(handle, how);
+}
+
+/* Let 250 ms pass, which is a stall. */
+static void
+pass_stall_time(struct rig *r)
+{
+	usleep(250000);
+	stream_writer_poll(r->w);
+}
+
+static void
+check_stalls(const struct rig *r, unsigned int stalled, unsigned int stalls, unsigned int said)
+{
+	struct stream_stats stats;
+
+	stream_writer_stats_get(r->w, &stats);
+	assert_int_equal(stats.stalled, stalled);
+	assert_int_equal(stats.stalls, stalls);
+	assert_int_equal(r->said, said);
+}
+
+/* A disk that creates no file for an lcore is reported, too. */
+static void
+test_stall_of_opening(void **state)
+{
+	struct arrow_io_ops io = disk_io;
+	struct rig *r = calloc(1, sizeof(*r));
+	struct stream_writer_config c = config_of(r);
+
+	disk = disk_new(seed);
+	io.open = late_open;
+	atomic_store(&late.holds, true);
+	c.slices.io = &io;
+	c.slices.sync_ms = 1;
+	c.slices.stall_ms = 200;
+	c.on_lcore = true;
+	c.log = count_text;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	give(r, 0);
+	pass_stall_time(r);
+	pass_stall_time(r);
+	check_stalls(r, 1, 1, 1);
+	atomic_store(&late.holds, false);
+	poll_until_settled(r);
+	stream_writer_poll(r->w);
+	check_stalls(r, 0, 1, 2);
+	assert_int_equal(r->given[0].status, XFER_DURABLE);
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
+static sem_t steps; /* operations that the closing thread may complete */
+
+static int
+stepped_reap(void *handle, bool wait, struct arrow_io_done *done)
+{
+	if (wait && !pthread_equal(pthread_self(), late.self))
+		while (sem_wait(&steps) < 0)
+			;
+	return disk_io.reap(handle, wait, done);
+}
+
+/* Let the closing thread complete an operation. */
+static void
+step(void)
+{
+	const uint64_t ended = async_writer_ended();
+
+	sem_post(&steps);
+	while (async_writer_ended() == ended)
+		usleep(100);
+}
+
+/*
+ * A file is closed on a disk that completes nothing: one stall, even if it has begun before. A slow
+ * disk that completes an operation now and then has not stalled.
+ */
+static void
+test_stall_of_closing(void **state)
+{
+	struct arrow_io_ops io = disk_io;
+	struct rig *r = calloc(1, sizeof(*r));
+	struct stream_writer_config c = config_of(r);
+	unsigned int i;
+
+	disk = disk_new(seed);
+	late.self = pthread_self();
+	sem_init(&steps, 0, 0);
+	io.reap = stepped_reap;
+	c.slices.io = &io;
+	c.slices.slice = 4096;
+	c.slices.sync_ms = 1;
+	c.slices.stall_ms = 200;
+	c.roll_batches = 0;
+	c.log = count_text;
+	r->table = ARROW_IMAGES;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	disk->stuck = true;
+	for (i = 0; i < 8; i++)
+		give(r, i);
+	pass_stall_time(r);
+	check_stalls(r, 1, 1, 1);
+	stream_writer_begin_finish(r->w);
+	stream_writer_poll(r->w);
+	check_stalls(r, 1, 1, 1);
+	for (i = 0; i < 4; i++) {
+		step();
+		stream_writer_poll(r->w);
+		check_stalls(r, 0, 1, 2);
+		usleep(60000);
+	}
+	pass_stall_time(r);
+	check_stalls(r, 1, 2, 3);
+	disk->stuck = false;
+	while (!stream_writer_finished(r->w)) {
+		sem_post(&steps);
+		stream_writer_poll(r->w);
+	}
+	stream_writer_poll(r->w);
+	check_stalls(r, 0, 2, 4);
+	check_results(r);
+	stream_writer_close(r->w);
+	sem_destroy(&steps);
+	disk_free(disk);
+	free(r);
+}
+
 static unsigned int nb_waits; /* times that this thread has waited for the disk */
 
 static void
@@ -1425,6 +1560,8 @@ main(void)
 		cmocka_unit_test(test_final),
 		cmocka_unit_test(test_differing),
 		cmocka_unit_test(test_stall),
+		cmocka_unit_test(test_stall_of_opening),
+		cmocka_unit_test(test_stall_of_closing),
 		cmocka_unit_test(test_lcore_does_not_wait),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_bit_rot),
