@@ -243,6 +243,12 @@ run_opening(void *arg)
 	return NULL;
 }
 
+static bool
+fits(const struct stream_quota *q, uint64_t bytes)
+{
+	return q == NULL || q->limit == 0 || (q->used <= q->limit && bytes <= q->limit - q->used);
+}
+
 /* Wait until a file is created, which becomes the current file. @return 0; -errno */
 static int
 end_opening(struct stream_writer *w)
@@ -261,12 +267,6 @@ end_opening(struct stream_writer *w)
 		free(f);
 		return ret;
 	}
-	if (w->stats.error != 0) {
-		counter_add(&w->stats.resumes, 1);
-		stream_writer_log(w, true, "writing resumed");
-		COUNTER_SET(w->stats.error, 0);
-		w->wanted = 0;
-	}
 	f->file.clock = w->config.clock;
 	f->file.clock_arg = w->config.arg;
 	f->opened_at = monotonic_ns();
@@ -277,6 +277,17 @@ end_opening(struct stream_writer *w)
 	w->current = f;
 	counter_add(&w->stats.files, 1);
 	COUNTER_SET(w->stats.mode, w->io->info(f->file.out.handle)->mode);
+	/* batches may have used up the quota meanwhile */
+	if (w->stats.error == -EDQUOT && !fits(w->config.quota, w->wanted)) {
+		begin_close(w);
+		return -EDQUOT;
+	}
+	if (w->stats.error != 0) {
+		counter_add(&w->stats.resumes, 1);
+		stream_writer_log(w, true, "writing resumed");
+		COUNTER_SET(w->stats.error, 0);
+		w->wanted = 0;
+	}
 	return 0;
 }
 
@@ -327,17 +338,14 @@ wants_roll(const struct stream_writer *w, uint64_t sequence, uint64_t bytes)
 			monotonic_ns() - f->opened_at >= w->config.roll_ms * NS_PER_MS);
 }
 
-static bool
-fits(const struct stream_quota *q, uint64_t bytes)
-{
-	return q == NULL || q->limit == 0 || (q->used <= q->limit && bytes <= q->limit - q->used);
-}
-
+/* Whether the quota has no room for a batch, or for a larger one that was refused before. */
 static bool
 is_over_quota(struct stream_writer *w, uint64_t bytes)
 {
 	struct stream_quota *q = w->config.quota;
 
+	if (bytes < w->wanted)
+		bytes = w->wanted;
 	if (fits(q, bytes))
 		return false;
 	/* files may have been removed; examined once per retry interval */
@@ -715,7 +723,7 @@ stream_writer_poll(struct stream_writer *w)
 	/* try to recover without a batch, since peers send none until the state is good */
 	if (w->stats.error == 0 || w->current != NULL || monotonic_ns() < w->backoff.retry_at)
 		return;
-	if (is_over_quota(w, w->wanted > 0 ? w->wanted : XFER_BLOCK))
+	if (is_over_quota(w, XFER_BLOCK))
 		back_off(w, w->stats.error); /* do not read directories in every iteration */
 	else
 		(void)open_file(w);

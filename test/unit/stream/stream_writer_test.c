@@ -992,6 +992,48 @@ check_stalls(const struct rig *r, unsigned int stalled, unsigned int stalls, uns
 	assert_int_equal(r->said, said);
 }
 
+/* The quota is used up again while a thread creates a file: no peer is told to send batches. */
+static void
+test_quota_during_opening(void **state)
+{
+	struct arrow_io_ops io = disk_io;
+	struct rig *r = calloc(1, sizeof(*r));
+	struct stream_writer_config c = config_of(r);
+	struct stream_stats stats;
+
+	disk = disk_new(seed);
+	io.open = late_open;
+	atomic_store(&late.holds, true);
+	c.slices.io = &io;
+	c.on_lcore = true;
+	r->quota.limit = 1;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	give(r, 0);
+	assert_int_equal(stream_writer_state(r->w), -EDQUOT);
+	r->quota.limit = 0;
+	while (stream_writer_finished(r->w)) {
+		usleep(1000);
+		stream_writer_poll(r->w);
+	}
+	r->quota.limit = 1;
+	atomic_store(&late.holds, false);
+	do {
+		stream_writer_poll(r->w);
+		stream_writer_stats_get(r->w, &stats);
+	} while (stats.files == 0);
+	assert_int_equal(stats.resumes, 0);
+	assert_int_equal(stats.error, -EDQUOT);
+	r->quota.limit = 0;
+	while (stream_writer_state(r->w) != 0)
+		stream_writer_poll(r->w);
+	give(r, 0);
+	(void)stream_writer_finish(r->w);
+	assert_int_equal(r->given[1].status, XFER_DURABLE);
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
 /* A disk that creates no file for an lcore is reported, too. */
 static void
 test_stall_of_opening(void **state)
@@ -1560,6 +1602,7 @@ main(void)
 		cmocka_unit_test(test_final),
 		cmocka_unit_test(test_differing),
 		cmocka_unit_test(test_stall),
+		cmocka_unit_test(test_quota_during_opening),
 		cmocka_unit_test(test_stall_of_opening),
 		cmocka_unit_test(test_stall_of_closing),
 		cmocka_unit_test(test_lcore_does_not_wait),
