@@ -437,11 +437,26 @@ was_placed(const struct frame_table *ft, uint32_t stream, uint64_t frame, uint32
 	return true;
 }
 
+/**
+ * Return the highest frame + 1 that a stream has sent before a packet whose frame is closed or has
+ * the packet already. Packets that wait count if the stream's numbers go back. They do not if the
+ * stream sends the frames of a pause after a packet of the next frame, and they were not there yet
+ * when a packet that is retried arrived.
+ */
+static uint64_t
+last_number(const struct frame_rx *frx, uint32_t stream, uint64_t frame)
+{
+	const uint64_t progress = frx->progress[stream];
+
+	return frx->retry || frame + 1 >= progress ? progress
+						   : RTE_MAX(progress, frx->reach[stream]);
+}
+
 enum frame_placement
 frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
 	uint32_t packet)
 {
-	uint64_t base, progress;
+	uint64_t base, progress, last;
 
 	if (frame > FRAME_NUMBER_MAX)
 		return FRAME_PLACE_OUTLIER;
@@ -472,12 +487,12 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 				was_placed(ft, stream, frame, packet),
 			false);
 	/*
-	 * A late packet is at most max_skew_frames behind its stream's progress. If it is further
-	 * behind, the stream was restarted; even if the stream is out of window and the packet is
-	 * still far behind the window.
+	 * A late packet is at most max_skew_frames behind its stream's last number. If it is
+	 * further behind, the stream was restarted; even if the stream is out of window and the
+	 * packet is still far behind the window.
 	 */
-	progress = progress != 0 ? progress : base;
-	if (frame + 1 + ft->config.max_skew_frames >= progress &&
+	last = last_number(frx, stream, frame);
+	if (frame + 1 + ft->config.max_skew_frames >= (last != 0 ? last : base) &&
 		((frx->out_of_window >> stream & 1) == 0 || base <= frame + ft->entry_mask)) {
 		frame_rx_returned(frx, stream, frame);
 		return drop_late(ft, frx, stream, frame);
@@ -497,7 +512,7 @@ frame_rx_refused(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, 
 enum frame_placement
 frame_rx_duplicate(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	if (frame + 1 + ft->config.max_skew_frames >= frx->progress[stream] ||
+	if (frame + 1 + ft->config.max_skew_frames >= last_number(frx, stream, frame) ||
 		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN)
 		return FRAME_PLACE_DUPLICATE;
 	return frame_resync_request(ft, frx, stream, frame, true, false);

@@ -659,6 +659,35 @@ restart_within_the_ring(void **state)
 	assert_int_equal(ft->window.generation, 2);
 }
 
+/*
+ * The detector restarts while its last frames wait for slots. Its last number is that of the
+ * packets that wait, even if it is only slightly above the placed ones. A packet that waited itself
+ * was sent before them, and is late.
+ */
+static void
+restart_after_frames_that_wait(void **state)
+{
+	bool moved;
+
+	begin(1);
+	for (uint64_t f = 1; f <= 4; f++)
+		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACED);
+	for (uint64_t f = 5; f <= 9; f++)
+		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACE_WAIT);
+	frame_rx_waits_for(&ft->rx[0], 6, false);
+	expect_closed(1, PACKETS);
+	expect_closed(2, PACKETS);
+	(void)frame_rx_begin_retry(ft, &ft->rx[0], &moved);
+	assert_int_equal(rig_place(ft, 0, 2, 0, 1), FRAME_PLACE_LATE);
+	assert_int_equal(rig_place(ft, 0, 3, 0, 1), FRAME_PLACE_DUPLICATE);
+	frame_rx_end_retry(&ft->rx[0]);
+	/* closed, and placed already: both are far behind frame 9 */
+	assert_int_equal(place_range(0, 2, 0, 2), FRAME_PLACE_HOLD);
+	assert_int_equal(rig_place(ft, 0, 3, 0, 1), FRAME_PLACE_HOLD);
+	assert_int_equal(ft->rx[0].requests, 1);
+	assert_int_equal(ft->rx[0].place[0], 3);
+}
+
 static void
 restart_far_ahead(void **state)
 {
@@ -1269,6 +1298,7 @@ main(int argc, char **argv)
 		TEST(interrupted_frame_is_no_restart),
 		TEST(restart_within_the_ring),
 		TEST(restart_goes_on_before_the_move),
+		TEST(restart_after_frames_that_wait),
 		TEST(restart_far_ahead),
 		TEST(one_module_elsewhere),
 		TEST(most_modules_move_it),
