@@ -262,6 +262,12 @@ store_connection_repaired(struct store_connection *c, unsigned int table, uint64
 		arrow_table_name(table), sequence, c->settle.dir);
 }
 
+bool
+store_connection_waits_for_device(const struct store_connection *c)
+{
+	return c->state == STORE_CLOSING && !c->settle.begun && !c->ended.begun && c->pending == 0;
+}
+
 /*
  * Release the queue pair, registrations and slots. Release the run last, since the next connection
  * waits for it.

@@ -189,6 +189,12 @@ void store_connection_event(struct store_connection *c, const struct rdma_event 
 /** Poll the connection. @return true: something was done. *Control.* */
 bool store_connection_poll(struct store_connection *c, uint64_t now);
 
+/**
+ * Whether the connection is closed, except that the device has not released its queue pair or its
+ * memory yet. All its batches have results, and its threads have ended. *Control.*
+ */
+bool store_connection_waits_for_device(const struct store_connection *c);
+
 /** Write the batches whose bodies are verified. @return true: there were some. *Control.* */
 bool store_connection_take_checked(struct store_connection *c, uint64_t now);
 

@@ -13,6 +13,7 @@
 #include "io/own_file.h"
 #include "eal/process_cpus.h"
 #include "log.h"
+#include "plural.h"
 #include "server/store.h"
 #include "server/identity.h"
 #include "server/known_peers.h"
@@ -381,30 +382,75 @@ store_is_idle(const struct store *s)
 	return true;
 }
 
+/* Number of connections that are not closed, if all of them wait for the device only; else 0. */
+static unsigned int
+count_waiting(const struct store *s)
+{
+	unsigned int i, nb = 0;
+
+	for (i = 0; i < STORE_CONNECTIONS; i++) {
+		if (s->connection[i].state == STORE_FREE)
+			continue;
+		if (!store_connection_waits_for_device(&s->connection[i]))
+			return 0;
+		nb++;
+	}
+	return nb;
+}
+
+/*
+ * Wait until all connections are closed. First the results, since bodies are read until then.
+ * @return false: the device does not release the memory of a connection
+ */
+static bool
+close_connections(struct store *s)
+{
+	uint64_t until = xfer_qp_clock() + STORE_DEVICE_MS;
+	unsigned int waiting;
+
+	while (!store_is_idle(s)) {
+		(void)store_poll(s);
+		waiting = count_waiting(s);
+		if (waiting == 0)
+			until = xfer_qp_clock() + STORE_DEVICE_MS;
+		if (xfer_qp_clock() < until)
+			continue;
+		LOG(ERR,
+			"device %s: %u %s not released within %u ms; the store ends without "
+			"closing the device\n",
+			s->info.name, waiting,
+			plural(waiting, "connection was", "connections were"), STORE_DEVICE_MS);
+		return false;
+	}
+	return true;
+}
+
 int
 store_close(struct store *s)
 {
+	bool released;
 	unsigned int i;
 	int ret;
 
 	store_completion_stop(s->shared.runs.completion);
 	for (i = 0; i < STORE_CONNECTIONS; i++)
 		store_connection_refuse(&s->connection[i], XFER_REASON_STOPPING);
-	/* first the results: bodies are read until then */
-	while (!store_is_idle(s))
-		(void)store_poll(s);
+	released = close_connections(s);
 	ret = store_runs_close(&s->shared.runs);
 	store_completion_close(s->shared.runs.completion);
 	if (s->listener != NULL)
 		(void)rdma_conn_destroy(s->listener);
 	store_check_close(&s->shared.check);
-	store_bodies_close(&s->shared.bodies);
-	if (s->own_dev)
-		(void)rdma_dev_close(s->shared.dev);
 	store_known_peers_close(&s->known_peers, &s->shared.admission);
 	store_keys_close(s->shared.keys);
 	store_view_close(s->view);
 	dir_lock_release(s->lock);
+	/* the device and cuFile refer to the memory of a connection that was not released */
+	if (!released)
+		return ret;
+	store_bodies_close(&s->shared.bodies);
+	if (s->own_dev)
+		(void)rdma_dev_close(s->shared.dev);
 	free(s);
 	return ret;
 }

@@ -52,7 +52,16 @@ void store_stop(struct store *s);
 /** Whether there are no connections any more. */
 bool store_is_idle(const struct store *s);
 
-/** Complete the files and free everything. @return 0 or the first error of a file */
+/** time in which a device must release the memory of connections that are closed */
+#define STORE_DEVICE_MS 2000
+
+/**
+ * Complete the files and free everything. Waits for threads and results without limit, but only for
+ * STORE_DEVICE_MS until the device has released the memory of all connections. If it has not, as a
+ * device that was removed may never do, this is logged, and what the device may still write to is
+ * not freed: the process must end.
+ * @return 0 or the first error of a file
+ */
 int store_close(struct store *s);
 
 /**

@@ -938,6 +938,52 @@ test_device_removed(void **state)
 	rig_each_is_there_once(1);
 }
 
+static int64_t stuck_until; /* ms: queue pairs of the store are not flushed until then */
+
+int __real_xfer_qp_close(struct xfer_qp *l);
+int __wrap_xfer_qp_close(struct xfer_qp *l);
+
+int
+__wrap_xfer_qp_close(struct xfer_qp *l)
+{
+	if (l->config.dev != rig.dev[1] || stuck_until == 0)
+		return __real_xfer_qp_close(l);
+	if (monotonic_ms() > stuck_until)
+		fail_msg("store_close() waits for a device that was removed");
+	return -EBUSY;
+}
+
+/*
+ * A device that was removed does not flush a queue pair: the store can be closed nevertheless, and
+ * leaves the memory that the device may write to.
+ */
+static void
+test_device_does_not_flush(void **state)
+{
+	struct store_connection *c;
+	struct store *s;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	(void)rig_keep(0, 0, 0);
+	(void)rig_keep(1, 0, 0);
+	UNTIL(rig_held() == 0);
+	s = rig.store[0];
+	c = (struct store_connection *)(uintptr_t)store_get_connection(s, 0);
+	stuck_until = monotonic_ms() + RIG_SECONDS * 1000L;
+	rig_close_receiver();
+	UNTIL(store_connection_waits_for_device(c));
+	rig.store[0] = NULL;
+	assert_int_equal(store_close(s), 0);
+	assert_non_null(c->memory);
+	rig_each_is_there_once(1);
+	/* the process would end: release the memory, for the next test */
+	stuck_until = 0;
+	UNTIL(store_connection_poll(c, xfer_qp_clock()));
+	free(s);
+}
+
 static bool recovery_waits;	/* atomic */
 static unsigned int recoveries; /* recoveries begun; atomic */
 
@@ -1659,6 +1705,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_file_is_held, rig_begin_test),
 		cmocka_unit_test_setup(test_idle_on_slow_disk, rig_begin_test),
 		cmocka_unit_test_setup(test_device_removed, rig_begin_test),
+		cmocka_unit_test_setup(test_device_does_not_flush, rig_begin_test),
 		cmocka_unit_test_setup(test_long_recovery, rig_begin_test),
 		cmocka_unit_test_setup(test_corrupted_once, rig_begin_test),
 		cmocka_unit_test_setup(test_corrupted_always, rig_begin_test),
