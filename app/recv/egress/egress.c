@@ -49,7 +49,7 @@ struct command {
 		COMMAND_BEGIN,
 		COMMAND_END,
 		COMMAND_IS_OVER,
-		COMMAND_LOG_WAITING,
+		COMMAND_GIVE_UP,
 	} order;
 	const struct journal_run *run;	  /* BEGIN */
 	const struct egress_begin *begin; /* BEGIN */
@@ -367,6 +367,13 @@ egress_finish_run(struct egress *e, struct egress_run *run)
 		store_client_finish(run->client[i]);
 }
 
+/* Return true if a store needs no END: it has it, or was never connected. */
+static bool
+has_ended(const struct store_client_stats *stats)
+{
+	return stats->state == STORE_CLIENT_ENDED || stats->connections == 0;
+}
+
 /* Count the store clients that have no work left. */
 static unsigned int
 count_ended(const struct egress *e, const struct egress_run *run)
@@ -376,8 +383,7 @@ count_ended(const struct egress *e, const struct egress_run *run)
 
 	for (i = 0; i < e->stores.nb; i++) {
 		store_client_stats_get(run->client[i], &stats);
-		/* a store that was never connected needs no END */
-		ended += stats.state == STORE_CLIENT_ENDED || stats.connections == 0;
+		ended += has_ended(&stats);
 	}
 	return ended;
 }
@@ -576,6 +582,36 @@ egress_all_is_over(const struct egress *e)
 	return true;
 }
 
+/*
+ * Log the stores that have all batches, but have not confirmed the end of a run. No data is missing
+ * there: END only makes them complete the files earlier.
+ */
+static void
+log_unconfirmed(const struct egress *e)
+{
+	struct store_client_stats stats;
+	struct journal_run run;
+	unsigned int i, k;
+
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		if (!e->run[i].used || e->run[i].retiring ||
+			!journal_run_get(e->journal, i, &run))
+			continue;
+		for (k = 0; k < e->stores.nb; k++) {
+			store_client_stats_get(e->run[i].client[k], &stats);
+			if (has_ended(&stats))
+				continue;
+			LOG(WARNING,
+				"run %s: all batches are durable, but store %s (%s) has not "
+				"confirmed the end of the run; its files stay *.part until the "
+				"next receiver with this journal reports the end, or until [files] "
+				"idle_s of the store has passed\n",
+				run.name, e->stores.at[k].name,
+				store_client_state_name(stats.state));
+		}
+	}
+}
+
 /* Log the stores and batches that the end of a run has waited for without success. */
 static void
 log_remaining(const struct egress *e)
@@ -585,6 +621,9 @@ log_remaining(const struct egress *e)
 	struct journal_run run;
 	unsigned int i, k;
 
+	LOG(ERR,
+		"run ends before the stores have taken all batches; the rest stays in %s\n",
+		e->settings.journal);
 	if (journal_is_damaged(e->journal))
 		LOG(ERR,
 			"damaged batches of the journal could not be saved in %s; make room "
@@ -609,6 +648,21 @@ log_remaining(const struct egress *e)
 		}
 		log_in_doubt(e, &e->run[i], not_configured(e, doubts[i]));
 	}
+}
+
+/* The wait for the stores is over. @return as egress_end() */
+static int
+give_up_waiting(const struct egress *e)
+{
+	struct journal_stats stats;
+
+	journal_stats_get(e->journal, &stats);
+	if (stats.batches + stats.in_doubt == 0 && !journal_is_damaged(e->journal)) {
+		log_unconfirmed(e);
+		return 0;
+	}
+	log_remaining(e);
+	return -ETIMEDOUT;
 }
 
 /*
@@ -984,9 +1038,8 @@ do_command(struct egress *e)
 		return 0;
 	case COMMAND_IS_OVER:
 		return egress_all_is_over(e);
-	case COMMAND_LOG_WAITING:
-		log_remaining(e);
-		return 0;
+	case COMMAND_GIVE_UP:
+		return give_up_waiting(e);
 	}
 	return -EINVAL;
 }
@@ -1490,14 +1543,8 @@ wait_for_stores(struct egress *e)
 
 		signals = __atomic_load_n(&nb_signals, __ATOMIC_RELAXED);
 		/* a signal ends the wait only after a line that says so, and after another one */
-		if (now >= until || (waits && logged > 0 && signals != logged)) {
-			LOG(ERR,
-				"run ends before the stores have taken all batches; the rest "
-				"stays in %s\n",
-				e->settings.journal);
-			(void)run_command(e, &(struct command){.order = COMMAND_LOG_WAITING});
-			return -ETIMEDOUT;
-		}
+		if (now >= until || (waits && logged > 0 && signals != logged))
+			return run_command(e, &(struct command){.order = COMMAND_GIVE_UP});
 		if (now - begin >= LOG_WAIT_MS && (!waits || signals != logged)) {
 			log_wait(e, until - now, signals > 0);
 			waits = true;

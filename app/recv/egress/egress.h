@@ -299,7 +299,8 @@ int egress_put(struct egress *e, const struct batch *batch);
  * durable, and until the configured stores have completed their files and have been informed of
  * batches reassigned to other stores. A wait of more than a second is logged. From then on, the
  * second signal (egress_signal()) ends it.
- * @return 0; -ETIMEDOUT: the rest stays in the journal
+ * @return 0: all batches are durable, although a store may not have confirmed the end of the run,
+ *   which was then logged; -ETIMEDOUT: the rest stays in the journal
  */
 int egress_end(struct egress *e);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests the begin of a run by a thread that is not an lcore. The test is the egress lcore, and
- * polls when it wants to.
+ * Tests the begin of a run by a thread that is not an lcore, and its end. The test is the egress
+ * lcore, and polls when it wants to.
  */
 
 #include <errno.h>
@@ -12,6 +12,19 @@
 #include "egress_rig.h"
 
 static struct egress *e;
+
+static bool unconfirmed; /* the store was connected, and has not confirmed the end of the run */
+
+void __real_store_client_stats_get(const struct store_client *c, struct store_client_stats *stats);
+void __wrap_store_client_stats_get(const struct store_client *c, struct store_client_stats *stats);
+
+void
+__wrap_store_client_stats_get(const struct store_client *c, struct store_client_stats *stats)
+{
+	__real_store_client_stats_get(c, stats);
+	if (unconfirmed)
+		stats->connections = 1;
+}
 
 /* Begin a run as a client does. */
 static void *
@@ -105,12 +118,36 @@ no_lcore(void **state)
 	alarm(0);
 }
 
+/*
+ * Without an answer of the store, a run has failed if a batch is held, and not if only the end is
+ * not confirmed.
+ */
+static void
+unconfirmed_end(void **state)
+{
+	for (unsigned int batches = 0; batches <= 1; batches++) {
+		alarm(PATIENCE);
+		e = open_egress("10.0.0.2", EGRESS_ROUND_ROBIN);
+		begin_run(e);
+		unconfirmed = true;
+		if (batches > 0)
+			put(e, 0);
+		egress_rest(e);
+		assert_int_equal(egress_end(e), batches > 0 ? -ETIMEDOUT : 0);
+		unconfirmed = false;
+		egress_destroy(e);
+		unlink(journal);
+		alarm(0);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(late_batches),
 		cmocka_unit_test(no_lcore),
+		cmocka_unit_test(unconfirmed_end),
 	};
 
 	return rig_main(tests);
