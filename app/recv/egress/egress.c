@@ -594,8 +594,7 @@ log_unconfirmed(const struct egress *e)
 	unsigned int i, k;
 
 	for (i = 0; i < JOURNAL_RUNS; i++) {
-		if (!e->run[i].used || e->run[i].retiring ||
-			!journal_run_get(e->journal, i, &run))
+		if (!e->run[i].used || e->run[i].retiring || !journal_run_get(e->journal, i, &run))
 			continue;
 		for (k = 0; k < e->stores.nb; k++) {
 			store_client_stats_get(e->run[i].client[k], &stats);
@@ -621,8 +620,7 @@ log_remaining(const struct egress *e)
 	struct journal_run run;
 	unsigned int i, k;
 
-	LOG(ERR,
-		"run ends before the stores have taken all batches; the rest stays in %s\n",
+	LOG(ERR, "run ends before the stores have taken all batches; the rest stays in %s\n",
 		e->settings.journal);
 	if (journal_is_damaged(e->journal))
 		LOG(ERR,
