@@ -4,7 +4,8 @@
  * and bodies of results are refused, or every value of the arrays can be read.
  *
  * The first byte of an input selects: a message of the client, of the server, or messages of Arrow.
- * These are {u16 bytes of metadata, u16 bytes of body} with the bytes, one after the other.
+ * These are {u16 bytes of metadata, u16 bytes of body} with the bytes, one after the other. Without
+ * bytes, another result with the same schema begins.
  */
 
 #include <errno.h>
@@ -57,6 +58,10 @@ read_result(const uint8_t *data, size_t size)
 		size -= sizeof(length);
 		if ((size_t)length[0] + length[1] > size)
 			break;
+		if (length[0] == 0 && length[1] == 0) {
+			ipc_reader_restart(r);
+			continue;
+		}
 		metadata = malloc(length[0] + (length[0] == 0));
 		body = (struct ipc_body){
 			aligned_alloc(64, (length[1] + 64) / 64 * 64), length[1], free, NULL};
@@ -126,11 +131,19 @@ add_result(const struct ArrowSchema *schema, const struct ArrowArray *batch)
 {
 	const struct ipc_sink to = {take_message, NULL};
 	struct ipc_stream s;
+	unsigned int i;
 
 	seed[0] = 2;
 	seed_size = 1;
-	if (ipc_stream_begin_messages(&s, &to, schema) < 0 || ipc_stream_batch(&s, batch) < 0)
+	if (ipc_stream_begin_messages(&s, &to, schema) < 0)
 		abort();
+	for (i = 0; i < 2; i++) {
+		s.started = false;
+		if (ipc_stream_batch(&s, batch) < 0)
+			abort();
+		memset(seed + seed_size, 0, 2 * sizeof(uint16_t));
+		seed_size += 2 * sizeof(uint16_t);
+	}
 	seed_add("result", seed, seed_size);
 }
 
@@ -146,6 +159,9 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	const struct scan_record r = {.kind = SCAN_BODY, .length = 8, .total = 16};
 	const struct scan_record pulled = {.kind = SCAN_PULLED, .length = 4096, .total = 8192};
 	const struct scan_pulled where = {4096, 7, 0};
+	const struct scan_record kept = {
+		.kind = SCAN_METADATA, .length = 8, .total = 8, .slot = SCAN_SCHEMAS};
+	const struct scan_record known = {.kind = SCAN_SCHEMA, .slot = SCAN_SCHEMAS};
 	struct scan_grant *grant = (struct scan_grant *)message;
 	struct scan_free *parts = (struct scan_free *)message;
 	char name[16];
@@ -155,6 +171,8 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	for (unsigned int type = 1; type < SCAN_TYPES; type++) {
 		scan_msg_begin(message, type, sizes[type], 0);
 		if (type == SCAN_DATA) {
+			(void)scan_record_put((struct scan_data *)message, &kept, "12345678");
+			(void)scan_record_put((struct scan_data *)message, &known, NULL);
 			(void)scan_record_put((struct scan_data *)message, &r, "12345678");
 			(void)scan_record_put((struct scan_data *)message, &pulled, &where);
 		} else if (type == SCAN_GRANT) {

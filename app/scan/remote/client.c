@@ -61,6 +61,13 @@ struct assembly {
 	uint64_t room, size, total;
 };
 
+/* A schema that this end keeps for later results. */
+struct kept_schema {
+	uint32_t size; /* 0: none */
+	uint8_t bytes[SCAN_RECORD_PART] __attribute__((aligned(8)));
+	struct ipc_reader *reader; /* it has read the schema; NULL: none has */
+};
+
 struct scan_client {
 	struct scan_client_config config;
 	char *device;
@@ -136,7 +143,8 @@ struct scan_client {
 	bool has_body;
 	bool body_is_slot;
 	uint32_t body_slot;
-	struct ipc_reader *reader;
+	struct kept_schema *kept; /* by number; 0: of the present result alone, without bytes */
+	uint32_t schema;	  /* number of the present one */
 	int stream_error;
 	char sqlstate[SCAN_SQLSTATE + 1];
 	char stream_text[SCAN_ERROR_TEXT + 1];
@@ -1067,6 +1075,77 @@ take_error(struct scan_client *c, const uint8_t *bytes, uint32_t length)
 	(void)stream_fail(c, (int)e.error, sqlstate, text);
 }
 
+/* Keep a schema. This cannot fail: the server relies on it, also if the result is dropped. */
+static void
+keep_schema(struct scan_client *c, const struct scan_record *r, const uint8_t *bytes)
+{
+	struct kept_schema *kept = &c->kept[r->slot];
+
+	ipc_reader_destroy(kept->reader);
+	kept->reader = NULL;
+	kept->size = r->length;
+	memcpy(kept->bytes, bytes, r->length);
+}
+
+static int
+take_metadata(struct scan_client *c, const struct scan_record *r, const uint8_t *bytes)
+{
+	if (r->slot != 0) {
+		if (c->has_schema)
+			return stream_bad(c, "a second schema");
+		keep_schema(c, r, bytes);
+		c->schema = r->slot;
+	}
+	return assemble(c, &c->metadata, r, bytes);
+}
+
+/* Read the present schema. @return 0; -errno */
+static int
+read_schema(struct scan_client *c, const uint8_t *metadata, uint64_t size)
+{
+	struct ipc_reader *reader = ipc_reader_create();
+	int ret = reader != NULL ? ipc_reader_schema(reader, metadata, size) : -ENOMEM;
+
+	if (ret < 0) {
+		ipc_reader_destroy(reader);
+		return ret;
+	}
+	c->kept[c->schema].reader = reader;
+	c->has_schema = true;
+	return 0;
+}
+
+/* End the stream if a step of the Arrow reader failed. @param ret  0; -errno @return 0; errno */
+static int
+arrow_result(struct scan_client *c, int ret)
+{
+	if (ret == 0)
+		return 0;
+	if (ret == -ENOMEM)
+		return stream_fail(c, ENOMEM, "HY001", "not enough memory");
+	if (ret == -ENOTSUP)
+		return stream_fail(c, ENOTSUP, "0A000",
+			"the result has a type that this client does not support");
+	return stream_bad(c, "the result is not valid Arrow data");
+}
+
+/* Use a schema that is kept. @return 0; errno */
+static int
+recall_schema(struct scan_client *c, uint32_t number)
+{
+	struct kept_schema *kept = &c->kept[number];
+
+	if (c->has_schema || c->metadata.size > 0 || kept->size == 0)
+		return stream_bad(c, "a schema is missing");
+	c->schema = number;
+	c->sequence++;
+	if (kept->reader == NULL)
+		return arrow_result(c, read_schema(c, kept->bytes, kept->size));
+	ipc_reader_restart(kept->reader);
+	c->has_schema = true;
+	return 0;
+}
+
 /* Take a record. @return 0; errno */
 static int
 take_record(struct scan_client *c, const struct scan_record *r, const uint8_t *bytes)
@@ -1077,7 +1156,7 @@ take_record(struct scan_client *c, const struct scan_record *r, const uint8_t *b
 	case SCAN_COLUMNS:
 		return assemble(c, &c->columns, r, bytes);
 	case SCAN_METADATA:
-		return assemble(c, &c->metadata, r, bytes);
+		return take_metadata(c, r, bytes);
 	case SCAN_BODY:
 		c->counters.inline_bytes += r->length;
 		return assemble(c, &c->body, r, bytes);
@@ -1092,6 +1171,8 @@ take_record(struct scan_client *c, const struct scan_record *r, const uint8_t *b
 		c->answered = true;
 		take_error(c, bytes, r->length);
 		return c->stream_error;
+	case SCAN_SCHEMA:
+		return recall_schema(c, r->slot);
 	case SCAN_KINDS:
 		break;
 	}
@@ -1133,17 +1214,6 @@ take_body(struct scan_client *c, struct ipc_body *body)
 	return 0;
 }
 
-static int
-bad_arrow(struct scan_client *c, int ret)
-{
-	if (ret == -ENOMEM)
-		return stream_fail(c, ENOMEM, "HY001", "not enough memory");
-	if (ret == -ENOTSUP)
-		return stream_fail(c, ENOTSUP, "0A000",
-			"the result has a type that this client does not support");
-	return stream_bad(c, "the result is not valid Arrow data");
-}
-
 /*
  * Take a message of Arrow that is complete.
  * @param out  out: release is NULL: no record batch
@@ -1157,17 +1227,17 @@ take_arrow(struct scan_client *c, struct ArrowArray *out)
 	int ret;
 
 	if (!c->has_schema) {
-		ret = ipc_reader_schema(c->reader, metadata, size);
-		c->has_schema = ret == 0;
+		ret = read_schema(c, metadata, size);
 	} else {
 		ret = take_body(c, &body);
 		if (ret == 0)
-			ret = ipc_reader_batch(c->reader, metadata, size, &body, out);
+			ret = ipc_reader_batch(
+				c->kept[c->schema].reader, metadata, size, &body, out);
 		c->counters.batches += ret == 0 && out->release != NULL;
 	}
 	c->metadata.size = c->metadata.total = 0;
 	c->sequence++;
-	return ret < 0 ? bad_arrow(c, ret) : 0;
+	return arrow_result(c, ret);
 }
 
 /* Whether the message of Arrow under construction is complete. @return 1; 0; -errno */
@@ -1216,11 +1286,9 @@ advance(struct scan_client *c, struct ArrowArray *out)
 			break;
 		ret = is_complete(c);
 		if (ret < 0)
-			return bad_arrow(c, ret);
-		if (ret == 0)
-			continue;
+			return arrow_result(c, ret);
 		array.release = NULL;
-		ret = take_arrow(c, &array);
+		ret = ret > 0 ? take_arrow(c, &array) : 0;
 		if (ret != 0)
 			return ret;
 		if (out == NULL && c->has_schema)
@@ -1244,7 +1312,7 @@ get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
 	if (!c->has_schema)
 		ret = c->stream_error != 0 ? c->stream_error : advance(c, NULL);
 	if (ret == 0)
-		ret = -ipc_reader_copy_schema(c->reader, out);
+		ret = -ipc_reader_copy_schema(c->kept[c->schema].reader, out);
 	return ret;
 }
 
@@ -1288,6 +1356,8 @@ drain(struct scan_client *c)
 			continue;
 		}
 		c->answered = r.kind == SCAN_END || r.kind == SCAN_ERROR;
+		if (r.kind == SCAN_METADATA && r.slot != 0)
+			keep_schema(c, &r, bytes);
 		if (r.kind != SCAN_PUSHED && r.kind != SCAN_PULLED)
 			continue;
 		if (wait_part(c, &r, &slot) != 0)
@@ -1319,8 +1389,8 @@ release(struct ArrowArrayStream *stream)
 	c->querying = false;
 	c->cancel = false;
 	pthread_mutex_unlock(&c->lock);
-	ipc_reader_destroy(c->reader);
-	c->reader = NULL;
+	ipc_reader_destroy(c->kept[0].reader);
+	c->kept[0].reader = NULL;
 	free(c->columns.bytes);
 	free(c->metadata.bytes);
 	free(c->body.bytes);
@@ -1379,6 +1449,11 @@ read_address(const char *text, struct sockaddr_storage *to)
 static void
 client_free(struct scan_client *c)
 {
+	uint32_t i;
+
+	for (i = 0; c->kept != NULL && i <= SCAN_SCHEMAS; i++)
+		ipc_reader_destroy(c->kept[i].reader);
+	free(c->kept);
 	xfer_key_forget(&c->key);
 	free(c->device);
 	free(c->identity);
@@ -1430,8 +1505,9 @@ prepare(struct scan_client *c, const struct scan_client_config *config,
 	c->written = calloc(SCAN_SLOTS_MAX, sizeof(*c->written));
 	c->pull = calloc(PULLS, sizeof(*c->pull));
 	c->reading = calloc(1, SCAN_MSG_MAX);
+	c->kept = calloc(SCAN_SCHEMAS + 1, sizeof(*c->kept));
 	if (c->device == NULL || c->identity == NULL || c->arrived == NULL || c->written == NULL ||
-		c->pull == NULL || c->reading == NULL)
+		c->pull == NULL || c->reading == NULL || c->kept == NULL)
 		return open_error(error, -ENOMEM, "not enough memory", "");
 	for (i = 0; i < c->config.slots; i++)
 		c->free_slot[c->nb_free_slots++] = i;
@@ -1505,13 +1581,8 @@ scan_client_query(struct scan_client *c, const char *sql, enum scan_form form,
 	copy = strdup(sql);
 	if (copy == NULL)
 		return -ENOMEM;
-	c->reader = ipc_reader_create();
-	if (c->reader == NULL) {
-		free(copy);
-		return -ENOMEM;
-	}
 	c->ended = c->answered = c->has_schema = false;
-	c->sequence = 0;
+	c->sequence = c->schema = 0;
 	c->stream_error = 0;
 	c->stream_text[0] = c->sqlstate[0] = '\0';
 	pthread_mutex_lock(&c->lock);
@@ -1535,8 +1606,6 @@ scan_client_query(struct scan_client *c, const char *sql, enum scan_form form,
 	pthread_mutex_unlock(&c->lock);
 	if (down) {
 		free(copy);
-		ipc_reader_destroy(c->reader);
-		c->reader = NULL;
 		return -EPIPE;
 	}
 	c->streaming = true;

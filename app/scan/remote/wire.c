@@ -139,6 +139,14 @@ is_pulled(const uint8_t *bytes, const struct scan_record *r)
 		p.reserved == 0;
 }
 
+/* Check the number of a metadata message that may be a schema to be kept. */
+static bool
+is_kept(const struct scan_record *r)
+{
+	return r->slot == 0 ||
+		(r->slot <= SCAN_SCHEMAS && r->sequence == 0 && r->length == r->total);
+}
+
 static bool
 is_record(const uint8_t *bytes, const struct scan_record *r)
 {
@@ -146,12 +154,14 @@ is_record(const uint8_t *bytes, const struct scan_record *r)
 
 	if (r->reserved[0] != 0 || r->reserved[1] != 0 || r->reserved[2] != 0)
 		return false;
-	if (r->kind != SCAN_PUSHED && r->slot != 0)
+	if (r->kind != SCAN_PUSHED && r->kind != SCAN_METADATA && r->kind != SCAN_SCHEMA &&
+		r->slot != 0)
 		return false;
 	switch ((enum scan_kind)r->kind) {
 	case SCAN_COLUMNS:
-	case SCAN_METADATA:
 		return part && r->length > 0 && r->total <= SCAN_METADATA_MAX;
+	case SCAN_METADATA:
+		return part && r->length > 0 && r->total <= SCAN_METADATA_MAX && is_kept(r);
 	case SCAN_BODY:
 		return part && r->length > 0 && r->total <= SCAN_BODY_MAX;
 	case SCAN_PUSHED:
@@ -163,6 +173,9 @@ is_record(const uint8_t *bytes, const struct scan_record *r)
 		return is_error(bytes, r);
 	case SCAN_PULLED:
 		return part && r->length > 0 && r->total <= SCAN_BODY_MAX && is_pulled(bytes, r);
+	case SCAN_SCHEMA:
+		return r->slot >= 1 && r->slot <= SCAN_SCHEMAS && r->sequence == 0 &&
+			r->length == 0 && r->total == 0 && r->offset == 0;
 	case SCAN_KINDS:
 		break;
 	}

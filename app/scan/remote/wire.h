@@ -27,10 +27,11 @@
 
 #define SCAN_MAGIC UINT32_C(0x51534c42) /**< `BLSQ` */
 /**
- * Version of the protocol. 2: SCAN_REASON_IDLE says that no statement is executed, and unknown
- * reasons are accepted.
+ * Version of the protocol; both ends must have the same. 2: SCAN_REASON_IDLE says that no statement
+ * is executed, and unknown reasons are accepted. 3: schemas are kept, and SCAN_SCHEMA refers to
+ * them.
  */
-#define SCAN_VERSION 2
+#define SCAN_VERSION 3
 #define SCAN_PORT    18517 /**< default port, next to that of the store */
 
 /** Maximum size of a message, bytes. A SEND has it and XFER_TAG_BYTES of its code (xfer/seal.h). */
@@ -45,6 +46,7 @@
 /** maximum number of parts of bodies that a server keeps for a client that reads them */
 #define SCAN_PARTS	  8
 #define SCAN_METADATA_MAX (1u << 24) /**< maximum size of a metadata message, bytes */
+#define SCAN_SCHEMAS	  16	     /**< schemas that both ends of a session keep */
 /** maximum size of a body, bytes */
 #define SCAN_BODY_MAX	(UINT64_C(1) << 40)
 #define SCAN_ALIVE_MS	1000  /**< interval of SCAN_ALIVE, both directions */
@@ -244,13 +246,22 @@ enum scan_kind {
 	 * first record of a result. An extension of Dissociated IPC, for output as text
 	 */
 	SCAN_COLUMNS = 1,
-	/** Metadata message without its 5 bytes of type and number: a flatbuffer `Message` */
+	/**
+	 * Metadata message without its 5 bytes of type and number: a flatbuffer `Message`. With a
+	 * slot N, it is a schema in one record. The client keeps it as number N of the session, in
+	 * place of an earlier one, also if it drops the result
+	 */
 	SCAN_METADATA,
 	SCAN_BODY,   /**< body of type 0: the packed body of the message with this number */
 	SCAN_PUSHED, /**< no bytes: a part of such a body is written to a slot */
 	SCAN_END,    /**< no bytes: the end of the result; the number is that of the next message */
 	SCAN_ERROR,  /**< struct scan_error: the query failed; what came before is not complete */
 	SCAN_PULLED, /**< struct scan_pulled: where a part of such a body can be read */
+	/**
+	 * no bytes: the schema is the one that is kept as number `slot`. An extension of
+	 * Dissociated IPC. The server refers to schemas of results that ended with SCAN_END
+	 */
+	SCAN_SCHEMA,
 	SCAN_KINDS
 };
 
@@ -261,7 +272,11 @@ struct scan_record {
 	/** bytes that follow; SCAN_PUSHED: that are written; SCAN_PULLED: that can be read */
 	uint32_t length;
 	uint32_t sequence; /**< number of the message; the schema has 0 */
-	uint32_t slot;	   /**< SCAN_PUSHED: slot; others: 0 */
+	/**
+	 * SCAN_PUSHED: slot. SCAN_METADATA, SCAN_SCHEMA: number of a schema, 1 to SCAN_SCHEMAS;
+	 * SCAN_METADATA: 0: it is not kept. Others: 0
+	 */
+	uint32_t slot;
 	/**
 	 * bytes of the whole metadata, body or list of columns; SCAN_END: number of damaged
 	 * batches, incomplete files and unreadable folders that the tables of the session left out

@@ -33,6 +33,12 @@ struct output {
 	uint8_t message[SCAN_MSG_MAX] __attribute__((aligned(8)));
 };
 
+/* A schema that the client keeps. */
+struct known_schema {
+	uint32_t size; /* 0: none */
+	uint8_t bytes[SCAN_RECORD_PART];
+};
+
 struct scan_worker {
 	struct scan_worker_config config;
 	struct xfer_identity identity;
@@ -74,7 +80,10 @@ struct scan_worker {
 	struct sql_session session;
 	struct scan_data *message; /* under construction */
 	uint32_t sequence;
-	uint64_t body; /* bytes of that of the last message */
+	struct known_schema known[SCAN_SCHEMAS];
+	uint32_t nb_known;  /* that were sent to be kept; the oldest one is replaced */
+	bool known_is_sent; /* the present query has sent the last one */
+	uint64_t body;	    /* bytes of that of the last message */
 	uint64_t gathered;
 	uint32_t file_used; /* last one that was found */
 	struct scan_piece piece[SCAN_STAGES][SCAN_PIECES];
@@ -258,6 +267,53 @@ put_parts(struct scan_worker *w, enum scan_kind kind, const uint8_t *bytes, uint
 		r.offset += r.length;
 	}
 	return 0;
+}
+
+/* Append a record that is not divided. */
+static int
+put_record(struct scan_worker *w, const struct scan_record *r, const void *bytes)
+{
+	int ret = 0;
+
+	if (!scan_record_put(w->message, r, bytes)) {
+		ret = flush(w, false);
+		if (ret == 0)
+			(void)scan_record_put(w->message, r, bytes);
+	}
+	return ret;
+}
+
+/* Append a schema, or the number of the same one if the client keeps it. */
+static int
+put_schema(struct scan_worker *w, const uint8_t *bytes, size_t size)
+{
+	struct scan_record r = {.kind = SCAN_SCHEMA};
+	struct known_schema *known;
+
+	if (size > sizeof(known->bytes))
+		return put_parts(w, SCAN_METADATA, bytes, size);
+	for (known = w->known; known < w->known + SCAN_SCHEMAS; known++) {
+		if (known->size == size && memcmp(known->bytes, bytes, size) == 0)
+			break;
+	}
+	if (known == w->known + SCAN_SCHEMAS) {
+		known = &w->known[w->nb_known++ % SCAN_SCHEMAS];
+		known->size = size;
+		memcpy(known->bytes, bytes, size);
+		w->known_is_sent = true;
+		r.kind = SCAN_METADATA;
+		r.length = r.total = size;
+	}
+	r.slot = known - w->known + 1;
+	return put_record(w, &r, known->bytes);
+}
+
+/* Forget the schema of a query that failed: the client may not have got it. */
+static void
+forget_schema(struct scan_worker *w)
+{
+	if (w->known_is_sent)
+		w->known[--w->nb_known % SCAN_SCHEMAS].size = 0;
 }
 
 /*
@@ -487,11 +543,8 @@ announce(struct scan_worker *w, struct scan_record *r, const struct scan_output 
 	const void *bytes = r->kind == SCAN_PULLED ? &pulled : NULL;
 	int ret = check_files(w);
 
-	if (ret == 0 && !scan_record_put(w->message, r, bytes)) {
-		ret = flush(w, false);
-		if (ret == 0)
-			(void)scan_record_put(w->message, r, bytes);
-	}
+	if (ret == 0)
+		ret = put_record(w, r, bytes);
 	return ret == 0 ? queue_message(w, part, false) : ret;
 }
 
@@ -570,7 +623,8 @@ take_message(void *arg, const void *metadata, size_t size, const struct ipc_buff
 
 	if (size > SCAN_METADATA_MAX || body > SCAN_BODY_MAX)
 		return -EOVERFLOW;
-	ret = put_parts(w, SCAN_METADATA, metadata, size);
+	ret = w->sequence == 0 ? put_schema(w, metadata, size)
+			       : put_parts(w, SCAN_METADATA, metadata, size);
 	if (ret == 0 && body > 0)
 		ret = body <= INLINE_MAX || w->memory.part_bytes == 0
 			? inline_body(w, buffer, nb, body)
@@ -797,6 +851,7 @@ run_query(struct scan_worker *w)
 
 	w->times.begun = rte_rdtsc();
 	w->sequence = 0;
+	w->known_is_sent = false;
 	begin_message(w);
 	ret = execute(w, error, sizeof(error));
 	if (ret == 0) {
@@ -804,12 +859,10 @@ run_query(struct scan_worker *w)
 		/* a later query of the session leaves out the same */
 		r.total = __atomic_load_n(&w->catalog.damaged, __ATOMIC_RELAXED) +
 			__atomic_load_n(&w->catalog.incomplete, __ATOMIC_RELAXED);
-		if (!scan_record_put(w->message, &r, NULL)) {
-			ret = flush(w, false);
-			(void)scan_record_put(w->message, &r, NULL);
-		}
+		ret = put_record(w, &r, NULL);
 	}
 	if (ret < 0) {
+		forget_schema(w);
 		__atomic_add_fetch(&w->config.work->failed, 1, __ATOMIC_RELAXED);
 		unreadable = w->opened && sql_catalog_unreadable(&w->catalog) != NULL;
 		if (unreadable)

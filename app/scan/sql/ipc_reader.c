@@ -920,16 +920,22 @@ ipc_reader_create(void)
 }
 
 void
-ipc_reader_destroy(struct ipc_reader *r)
+ipc_reader_restart(struct ipc_reader *r)
 {
 	size_t i;
 
-	if (r == NULL)
-		return;
 	for (i = 0; i < r->nb_dictionaries; i++) {
 		if (r->dictionary[i].array.release != NULL)
 			array_release(&r->dictionary[i].array);
 	}
+}
+
+void
+ipc_reader_destroy(struct ipc_reader *r)
+{
+	if (r == NULL)
+		return;
+	ipc_reader_restart(r);
 	free(r->dictionary);
 	if (r->schema.release != NULL)
 		schema_release(&r->schema);

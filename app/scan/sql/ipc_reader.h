@@ -53,6 +53,9 @@ int ipc_reader_head(const void *metadata, size_t size, uint64_t *body);
 /** Read the schema, once. @return 0; -EBADMSG; -ENOTSUP: a type is not supported; -ENOMEM */
 int ipc_reader_schema(struct ipc_reader *r, const void *metadata, size_t size);
 
+/** Begin another stream with the same schema: its dictionaries have not come yet. */
+void ipc_reader_restart(struct ipc_reader *r);
+
 /** Copy the schema. @return 0; -ENOMEM */
 int ipc_reader_copy_schema(const struct ipc_reader *r, struct ArrowSchema *out);
 

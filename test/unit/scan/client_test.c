@@ -31,6 +31,7 @@
 #include "remote/client.h"
 #include "remote/proof.h"
 #include "sql/ipc_reader.h"
+#include "sql/ipc_stream.h"
 #include "statements.h"
 #include "xfer/qp.h"
 
@@ -58,6 +59,9 @@ enum deed {
 	/* a schema with a type that the client does not support, and parts. When the client cancels
 	 * the query, it ends. The next query is answered by an error */
 	DEED_UNSUPPORTED,
+	/* a schema to be kept, without rows. The second result refers to it */
+	DEED_KEPT,
+	DEED_NOT_KEPT, /* the same, and the second result refers to another one */
 };
 
 struct server {
@@ -84,6 +88,7 @@ struct job {
 	enum deed deed;
 	bool pull;
 	bool interrupt; /* the user does, when the query has been sent */
+	bool skip;	/* nothing of the first result is read */
 	bool done;	/* atomic */
 	int open, query, schema, again, schema_again;
 	unsigned int freed;  /* parts, before the stream was released */
@@ -93,6 +98,7 @@ struct job {
 	bool idle;
 	char state[SCAN_SQLSTATE + 1];
 	char text[SCAN_ERROR_TEXT], text_again[SCAN_ERROR_TEXT];
+	char name[8], name_again[8]; /* of the first column */
 	/* of a process of the ADBC driver, with two statements */
 	int status;
 	struct pipe_end answer[2];
@@ -189,6 +195,48 @@ answer_unsupported(uint32_t cursor, bool cancelled)
 		assert_int_equal(xfer_qp_write(&server.link, 0, NULL, 0, 0, 0, &(uint32_t){0}), 0);
 }
 
+static uint8_t schema_bytes[1024];
+static uint32_t schema_size;
+
+static int
+take_schema(void *arg, const void *metadata, size_t size, const struct ipc_buffer *buffer,
+	size_t nb, uint64_t body)
+{
+	assert_true(size <= sizeof(schema_bytes));
+	memcpy(schema_bytes, metadata, size);
+	schema_size = size;
+	return 0;
+}
+
+static void
+make_schema(void)
+{
+	struct ArrowSchema column = {.format = "l", .name = "x"}, *columns = &column;
+	const struct ArrowSchema schema = {
+		.format = "+s", .name = "", .n_children = 1, .children = &columns};
+	const struct ipc_sink sink = {take_schema, NULL};
+	struct ipc_stream s;
+
+	assert_int_equal(ipc_stream_begin_messages(&s, &sink, &schema), 0);
+}
+
+/* Answer two queries, of which the second one has the schema of the first one, or none. */
+static void
+answer_kept(struct scan_data *m, uint32_t cursor)
+{
+	const struct scan_record end = {.kind = SCAN_END, .sequence = 1};
+	struct scan_record r = {.kind = SCAN_SCHEMA, .slot = SCAN_SCHEMAS};
+
+	if (cursor == 1) {
+		r.kind = SCAN_METADATA;
+		r.length = r.total = schema_size;
+	} else if (job.deed == DEED_NOT_KEPT) {
+		r.slot = 1;
+	}
+	assert_true(scan_record_put(m, &r, schema_bytes));
+	assert_true(scan_record_put(m, &end, NULL));
+}
+
 static void
 answer_query(uint32_t cursor)
 {
@@ -241,6 +289,10 @@ answer_query(uint32_t cursor)
 	case DEED_NEW_REASON:
 		refuse(SCAN_REASONS + 7);
 		return;
+	case DEED_KEPT:
+	case DEED_NOT_KEPT:
+		answer_kept(&data.m, cursor);
+		break;
 	case DEED_UNSUPPORTED:
 	case DEED_ENDLESS:
 	case DEED_DEAF:
@@ -519,13 +571,26 @@ leave_unread(void)
 	job.sleeps = __atomic_load_n(&nb_sleeps, __ATOMIC_RELAXED) - before;
 }
 
+/* Get the schema of a stream. @param name  out: of the first column @return as get_schema() */
+static int
+read_schema(struct ArrowArrayStream *stream, char name[8])
+{
+	struct ArrowSchema schema;
+	int ret = stream->get_schema(stream, &schema);
+
+	if (ret == 0) {
+		snprintf(name, 8, "%s", schema.children[0]->name);
+		schema.release(&schema);
+	}
+	return ret;
+}
+
 static void
 run_client(const struct scan_client_config *config)
 {
 	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
 	struct scan_client_error error;
 	struct ArrowArrayStream stream;
-	struct ArrowSchema schema;
 	struct scan_client *c;
 	const char *text;
 
@@ -534,8 +599,8 @@ run_client(const struct scan_client_config *config)
 		job.query = scan_client_query(c, "SELECT 1", SCAN_NATIVE, &stream);
 		if (job.deed == DEED_UNREAD)
 			leave_unread();
-		else
-			job.schema = stream.get_schema(&stream, &schema);
+		else if (!job.skip)
+			job.schema = read_schema(&stream, job.name);
 		text = stream.get_last_error(&stream);
 		snprintf(job.text, sizeof(job.text), "%s", text != NULL ? text : "");
 		snprintf(job.state, sizeof(job.state), "%s", scan_client_sqlstate(c));
@@ -549,7 +614,7 @@ run_client(const struct scan_client_config *config)
 		/* a connection that has ended executes nothing */
 		job.again = scan_client_query(c, "SELECT 2", SCAN_NATIVE, &stream);
 		if (job.again == 0) {
-			job.schema_again = stream.get_schema(&stream, &schema);
+			job.schema_again = read_schema(&stream, job.name_again);
 			text = stream.get_last_error(&stream);
 			snprintf(job.text_again, sizeof(job.text_again), "%s",
 				text != NULL ? text : "");
@@ -616,10 +681,12 @@ run(enum deed deed, bool pull)
 	run_job();
 }
 
-/* The Arrow of this server is no Arrow: only DEED_UNSUPPORTED has bytes that look like a schema. */
+/* Most of the Arrow of this server is no Arrow: bytes of some deeds look like a schema. */
 int __real_ipc_reader_head(const void *metadata, size_t size, uint64_t *body);
 int __wrap_ipc_reader_head(const void *metadata, size_t size, uint64_t *body);
+int __real_ipc_reader_schema(struct ipc_reader *r, const void *metadata, size_t size);
 int __wrap_ipc_reader_schema(struct ipc_reader *r, const void *metadata, size_t size);
+static unsigned int nb_schemas_read; /* of a job */
 
 int
 __wrap_ipc_reader_head(const void *metadata, size_t size, uint64_t *body)
@@ -633,7 +700,10 @@ __wrap_ipc_reader_head(const void *metadata, size_t size, uint64_t *body)
 int
 __wrap_ipc_reader_schema(struct ipc_reader *r, const void *metadata, size_t size)
 {
-	return -ENOTSUP;
+	if (job.deed != DEED_KEPT && job.deed != DEED_NOT_KEPT)
+		return -ENOTSUP;
+	nb_schemas_read++;
+	return __real_ipc_reader_schema(r, metadata, size);
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
@@ -767,6 +837,38 @@ unsupported(void **state)
 		assert_int_equal(job.freed, i == 1 ? SLOTS : 0);
 		assert_false(job.idle);
 	}
+}
+
+/* A schema that is kept is read once, also if the result with which it came was dropped. */
+static void
+kept_schema(void **state)
+{
+	unsigned int i;
+
+	make_schema();
+	for (i = 0; i < 2; i++) {
+		nb_schemas_read = 0;
+		job = (struct job){.deed = DEED_KEPT, .skip = i == 1};
+		run_job();
+		assert_int_equal(job.schema, 0);
+		assert_string_equal(job.name, i == 0 ? "x" : "");
+		assert_int_equal(job.again, 0);
+		assert_int_equal(job.schema_again, 0);
+		assert_string_equal(job.name_again, "x");
+		assert_int_equal(nb_schemas_read, 1);
+	}
+}
+
+/* A schema that the server has not sent ends the connection. */
+static void
+unknown_schema(void **state)
+{
+	make_schema();
+	run(DEED_NOT_KEPT, false);
+	assert_int_equal(job.schema, 0);
+	assert_int_equal(job.schema_again, EBADMSG);
+	assert_string_equal(job.text_again, "a schema is missing");
+	assert_int_equal(server.refused, SCAN_REASON_ORDER);
 }
 
 /* A reason that the client does not know ends the connection, too. */
@@ -908,6 +1010,8 @@ main(void)
 		cmocka_unit_test(idle),
 		cmocka_unit_test(idle_session),
 		cmocka_unit_test(unsupported),
+		cmocka_unit_test(kept_schema),
+		cmocka_unit_test(unknown_schema),
 		cmocka_unit_test(new_reason),
 		cmocka_unit_test(endless),
 		cmocka_unit_test(full_queue_stops_messages),

@@ -53,6 +53,8 @@ struct peer {
 	uint32_t slot[SLOTS]; /* the last ones that were written */
 	/* of the last query */
 	unsigned int messages, records, pushed, written;
+	enum scan_kind schema; /* SCAN_SCHEMA: it was sent before */
+	uint32_t schema_number;
 	uint64_t bytes; /* of bodies */
 	uint64_t sum;	/* of their bytes, without those that were written to slots */
 	bool ended;
@@ -165,6 +167,10 @@ take_data(struct peer *p, const struct scan_data *m)
 	p->messages++;
 	while ((bytes = scan_record_next(m, &at, &r)) != NULL) {
 		p->records++;
+		if (r.kind == SCAN_SCHEMA || (r.kind == SCAN_METADATA && r.sequence == 0)) {
+			p->schema = r.kind;
+			p->schema_number = r.slot;
+		}
 		if (r.kind == SCAN_BODY || r.kind == SCAN_PUSHED || r.kind == SCAN_PULLED)
 			p->bytes += r.length;
 		if (r.kind == SCAN_PULLED)
@@ -428,6 +434,7 @@ ask(struct peer *p, const char *sql)
 	p->messages = p->records = p->pushed = p->written = 0;
 	p->bytes = p->sum = 0;
 	p->announced = p->read = 0;
+	p->schema_number = UINT32_MAX;
 	p->ended = false;
 	p->error = 0;
 	memset(p->text, 0, sizeof(p->text));
@@ -523,6 +530,77 @@ inline_result(void **state)
 	wait_for(p->ended);
 	assert_int_equal(p->messages, 1);
 	assert_int_equal(p->records, 3);
+}
+
+/* Get a result, and check how its schema came. */
+static void
+expect_schema(struct peer *p, const char *sql, enum scan_kind kind, uint32_t number)
+{
+	ask(p, sql);
+	wait_for(p->ended);
+	assert_int_equal(p->error, 0);
+	assert_int_equal(p->schema, kind);
+	assert_int_equal(p->schema_number, number);
+}
+
+/* A schema is sent once, until SCAN_SCHEMAS others have replaced it. */
+static void
+kept_schemas(void **state)
+{
+	struct peer *p, *other;
+	char sql[64];
+	uint32_t i;
+
+	open_server(&plain);
+	p = connect_peer(0);
+	expect_schema(p, "SELECT 42 AS x", SCAN_METADATA, 1);
+	expect_schema(p, "SELECT 43 AS x", SCAN_SCHEMA, 1);
+	assert_int_equal(p->messages, 1);
+	assert_int_equal(p->records, 5);
+	/* another name, another type */
+	expect_schema(p, "SELECT 42 AS y", SCAN_METADATA, 2);
+	expect_schema(p, "SELECT 42::BIGINT AS x", SCAN_METADATA, 3);
+	for (i = 4; i <= SCAN_SCHEMAS; i++) {
+		snprintf(sql, sizeof(sql), "SELECT 42 AS x%u", i);
+		expect_schema(p, sql, SCAN_METADATA, i);
+	}
+	expect_schema(p, "SELECT 44 AS x", SCAN_SCHEMA, 1);
+	expect_schema(p, "SELECT 42 AS z", SCAN_METADATA, 1);
+	expect_schema(p, "SELECT 43 AS y", SCAN_SCHEMA, 2);
+	expect_schema(p, "SELECT 45 AS x", SCAN_METADATA, 2);
+	/* each session has its own */
+	other = connect_peer(1);
+	expect_schema(other, "SELECT 42 AS z", SCAN_METADATA, 1);
+}
+
+/* A schema that may not have reached the client is sent again. One of several records always is. */
+static void
+schemas_that_are_not_kept(void **state)
+{
+	static const char sql[] =
+		"SELECT CASE WHEN i = %u THEN error('x') ELSE i END AS z FROM range(50000) t(i)";
+	char text[SCAN_QUERY_PART];
+	struct peer *p;
+	size_t length;
+	unsigned int i;
+
+	open_server(&plain);
+	p = connect_peer(0);
+	/* the first one fails when the schema was sent, the second one before */
+	for (i = 40000; i < 100000; i += 20000) {
+		snprintf(text, sizeof(text), sql, i == 60000 ? 1 : i);
+		ask(p, text);
+		wait_for(p->ended);
+		assert_int_equal(p->error != 0, i <= 60000);
+		assert_int_equal(p->schema_number, i == 60000 ? UINT32_MAX : 1);
+		assert_int_equal(p->schema, SCAN_METADATA);
+	}
+	expect_schema(p, "SELECT i AS z FROM range(2) t(i)", SCAN_SCHEMA, 1);
+	length = snprintf(text, sizeof(text), "SELECT 1");
+	while (length < 400)
+		length += snprintf(text + length, sizeof(text) - length, ",1");
+	for (i = 0; i < 2; i++)
+		expect_schema(p, text, SCAN_METADATA, 0);
 }
 
 /* A large one is written to slots; each body is larger than a slot here. */
@@ -1546,6 +1624,8 @@ main(void)
 		"--log-level=braggline.*:error"};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(inline_result, no_server),
+		cmocka_unit_test_teardown(kept_schemas, no_server),
+		cmocka_unit_test_teardown(schemas_that_are_not_kept, no_server),
 		cmocka_unit_test_teardown(pushed_result, no_server),
 		cmocka_unit_test_teardown(pulled_result, no_server),
 		cmocka_unit_test_teardown(pulled_lists, no_server),

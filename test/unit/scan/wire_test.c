@@ -257,6 +257,43 @@ pulled_records(void **state)
 	assert_int_equal(check(SCAN_SERVER), SCAN_REASON_MALFORMED);
 }
 
+/* A schema can be kept if it is in one record; a reference to one has no bytes. */
+static void
+schemas(void **state)
+{
+	static const struct {
+		struct scan_record r;
+		enum scan_reason reason;
+	} cases[] = {
+		{{.kind = SCAN_METADATA, .length = 8, .total = 8, .slot = 1}, SCAN_REASON_NONE},
+		{{.kind = SCAN_METADATA, .length = 8, .total = 8, .slot = SCAN_SCHEMAS},
+			SCAN_REASON_NONE},
+		{{.kind = SCAN_METADATA, .length = 8, .total = 8, .slot = SCAN_SCHEMAS + 1},
+			SCAN_REASON_MALFORMED},
+		{{.kind = SCAN_METADATA, .length = 8, .total = 16, .slot = 1},
+			SCAN_REASON_MALFORMED},
+		{{.kind = SCAN_METADATA, .length = 8, .total = 8, .slot = 1, .sequence = 1},
+			SCAN_REASON_MALFORMED},
+		{{.kind = SCAN_BODY, .length = 8, .total = 8, .slot = 1}, SCAN_REASON_MALFORMED},
+		{{.kind = SCAN_SCHEMA, .slot = 1}, SCAN_REASON_NONE},
+		{{.kind = SCAN_SCHEMA, .slot = SCAN_SCHEMAS}, SCAN_REASON_NONE},
+		{{.kind = SCAN_SCHEMA}, SCAN_REASON_MALFORMED},
+		{{.kind = SCAN_SCHEMA, .slot = SCAN_SCHEMAS + 1}, SCAN_REASON_MALFORMED},
+		{{.kind = SCAN_SCHEMA, .slot = UINT32_MAX}, SCAN_REASON_MALFORMED},
+		{{.kind = SCAN_SCHEMA, .slot = 1, .sequence = 1}, SCAN_REASON_MALFORMED},
+		{{.kind = SCAN_SCHEMA, .slot = 1, .length = 8, .total = 8}, SCAN_REASON_MALFORMED},
+		{{.kind = SCAN_SCHEMA, .slot = 1, .total = 8}, SCAN_REASON_MALFORMED},
+		{{.kind = SCAN_SCHEMA, .slot = 1, .offset = 8}, SCAN_REASON_MALFORMED},
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		begin(SCAN_DATA, sizeof(m.data));
+		assert_true(scan_record_put(&m.data, &cases[i].r, "a schema"));
+		assert_int_equal(check(SCAN_SERVER), cases[i].reason);
+	}
+}
+
 static void
 wrong_records(void **state)
 {
@@ -416,6 +453,7 @@ main(void)
 		cmocka_unit_test(queries),
 		cmocka_unit_test(credits),
 		cmocka_unit_test(records),
+		cmocka_unit_test(schemas),
 		cmocka_unit_test(wrong_records),
 		cmocka_unit_test_setup(valid_proofs_are_accepted, make_identity),
 		cmocka_unit_test_setup(changed_requests_are_refused, make_identity),
