@@ -19,6 +19,7 @@
 #define INTERVALS 256
 /** Blocks of 64 frames without a row. */
 #define BLOCKS 4096
+_Static_assert(2 * FRAME_SLOTS_MAX / 64 + 1 < BLOCKS, "one block is not in the ring of entries");
 
 /** Frames low ... end - 1. */
 struct interval {
@@ -30,8 +31,10 @@ struct frame_late {
 	struct interval rows[INTERVALS];
 	uint32_t nb_rows;	 /**< free-running index: the oldest interval is overwritten */
 	uint64_t nb_numbers;	 /**< bits set in `bits` */
-	struct rte_hash *blocks; /**< frame / 64 -> index into `bits` */
+	struct rte_hash *blocks; /**< frame / 64 -> index into `bits`; blocks with a bit only */
 	uint64_t bits[BLOCKS];	 /**< a bit per frame without a row */
+	uint64_t key[BLOCKS];	 /**< frame / 64 */
+	uint32_t nb_forgotten;	 /**< free-running index: the block to forget next */
 };
 
 struct frame_late *
@@ -80,6 +83,7 @@ frame_late_begin(struct frame_table *ft)
 		ft->rx[i].nb_drops_read = __atomic_load_n(&ft->rx[i].nb_drops, __ATOMIC_ACQUIRE);
 	late->nb_rows = 0;
 	late->nb_numbers = 0;
+	late->nb_forgotten = 0;
 	rte_hash_reset(late->blocks);
 	ft->builder->late_frames = 0;
 }
@@ -104,9 +108,27 @@ bits_of(struct frame_late *late, uint64_t frame)
 	return index < 0 ? NULL : &late->bits[index];
 }
 
-/** As bits_of(), for a block that may be new. @return NULL: there are too many */
+/**
+ * Make room for a block: forget one whose frames are not in the ring of entries. They stay counted,
+ * and count again if RX roles report them again.
+ */
+static void
+forget_block(const struct frame_table *ft, struct frame_late *late)
+{
+	const uint64_t low = ft->builder->next_close / 64;
+	const uint64_t end = (ft->builder->next_close + ft->entry_mask) / 64;
+	uint32_t i;
+
+	do
+		i = late->nb_forgotten++ % BLOCKS;
+	while (late->key[i] >= low && late->key[i] <= end);
+	late->nb_numbers -= __builtin_popcountll(late->bits[i]);
+	(void)rte_hash_del_key(late->blocks, &late->key[i]);
+}
+
+/** As bits_of(), for a block that may be new. */
 static uint64_t *
-add_bits(struct frame_late *late, uint64_t frame)
+add_bits(const struct frame_table *ft, struct frame_late *late, uint64_t frame)
 {
 	const uint64_t key = frame / 64;
 	uint64_t *bits = bits_of(late, frame);
@@ -114,9 +136,11 @@ add_bits(struct frame_late *late, uint64_t frame)
 
 	if (bits != NULL)
 		return bits;
+	if (rte_hash_count(late->blocks) == BLOCKS)
+		forget_block(ft, late);
 	index = rte_hash_add_key(late->blocks, &key);
-	if (index < 0)
-		return NULL;
+	RTE_VERIFY(index >= 0 && index < BLOCKS);
+	late->key[index] = key;
 	late->bits[index] = 0;
 	return &late->bits[index];
 }
@@ -140,6 +164,8 @@ frame_late_row(struct frame_table *ft, uint64_t frame)
 	if (bits == NULL || (*bits >> frame % 64 & 1) == 0)
 		return;
 	*bits ^= UINT64_C(1) << frame % 64;
+	if (*bits == 0)
+		(void)rte_hash_del_key(late->blocks, &(uint64_t){frame / 64});
 	late->nb_numbers--;
 	ft->builder->late_frames--;
 }
@@ -153,12 +179,10 @@ add(struct frame_table *ft, uint64_t frame)
 
 	if (frame < ft->run_first || frame >= ft->window.end || rows_of(late, frame) != NULL)
 		return;
-	bits = add_bits(late, frame);
-	if (bits != NULL && (*bits >> frame % 64 & 1) != 0)
+	bits = add_bits(ft, late, frame);
+	if ((*bits >> frame % 64 & 1) != 0)
 		return;
 	ft->builder->late_frames++;
-	if (bits == NULL)
-		return;
 	*bits |= UINT64_C(1) << frame % 64;
 	late->nb_numbers++;
 }

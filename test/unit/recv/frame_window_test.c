@@ -1125,6 +1125,52 @@ refused_frames_without_a_row(void **state)
 	assert_int_equal(frame_table_late_frames(ft), 1);
 }
 
+/* Drop a packet of a frame, as RX roles do, and read the report. */
+static void
+drop_and_collect(uint64_t frame)
+{
+	assert_int_equal(frame_rx_drop(ft, &ft->rx[0], 0, frame), FRAME_PLACE_OUTLIER);
+	frame_late_collect(ft);
+}
+
+/* Frames of which a packet was dropped before they got their rows are not late, however many. */
+static void
+dropped_packets_of_frames_with_rows(void **state)
+{
+	begin(1);
+	ft->run_first = 0;
+	ft->window.end = UINT64_MAX;
+	for (uint64_t f = 1 << 16; f < (1 << 16) + 5000 * 64; f += 64) {
+		drop_and_collect(f);
+		assert_int_equal(frame_table_late_frames(ft), 1);
+		frame_late_row(ft, f);
+		assert_int_equal(frame_table_late_frames(ft), 0);
+	}
+}
+
+/*
+ * Frames without rows are in more blocks than are remembered. Each counts once, and one in the ring
+ * of entries is remembered until it has its row.
+ */
+static void
+many_frames_without_rows(void **state)
+{
+	const uint64_t near = 5, blocks = 20000;
+
+	begin(1);
+	ft->run_first = 0;
+	ft->window.end = UINT64_MAX;
+	drop_and_collect(near);
+	for (uint64_t i = 0; i < blocks; i++) {
+		drop_and_collect((1 << 16) + i * 64);
+		drop_and_collect(near);
+		drop_and_collect((1 << 16) + i * 64);
+		assert_int_equal(frame_table_late_frames(ft), i + 2);
+	}
+	frame_late_row(ft, near);
+	assert_int_equal(frame_table_late_frames(ft), blocks);
+}
+
 /*
  * Two of three streams are restarted. The third goes on, and one of its packets always waits: the
  * window follows the others in time.
@@ -1288,6 +1334,8 @@ main(int argc, char **argv)
 		TEST(full_rx_role_is_not_waited_for),
 		TEST(refused_frames_are_not_late),
 		TEST(refused_frames_without_a_row),
+		TEST(dropped_packets_of_frames_with_rows),
+		TEST(many_frames_without_rows),
 		TEST(restart_is_not_held_up),
 		TEST(restart_before_waits_are_seen),
 		TEST(restart_waits_for_gangs),
