@@ -29,6 +29,12 @@ LOG_REGISTER("ingest", "ingest");
 /** Receives that are posted at a time: a doorbell of an adapter costs some 100 ns. */
 #define RECEIVES_BATCH 32
 
+/**
+ * Maximum number of frames that a poll looks up without finding them. Each costs a cache miss for
+ * each of its tiles, and after a jump of the frame number there may be as many as slots.
+ */
+#define ABSENT_A_POLL 8
+
 /** Time between two checks of the free slots: a check reads a few cache lines of each stream. */
 #define CREDITS_US 10
 
@@ -351,8 +357,11 @@ is_in_place(const struct rx_ring *r, uint32_t stream, uint64_t frame)
 	return parsed.packet == tile;
 }
 
-/** Take the next frame of the stream that is being filled. */
-static void
+/**
+ * Take the next frame of the stream that is being filled.
+ * @return false: nothing shows that the detector has sent it
+ */
+static bool
 take_frame(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q, struct burst *b)
 {
 	const uint32_t stream = q->filling_stream;
@@ -366,26 +375,25 @@ take_frame(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q, struct bur
 	if (event)
 		q->filling = NULL;
 	find_tile(r, stream, frame, &f);
-	/* without an event and a tile, nothing shows that the detector has sent this frame: its
-	 * numbers may have skipped it */
+	/* without an event and a tile: the detector's numbers may have skipped it */
 	if (!f.any && !(event && (f.newer || st->repeated)))
-		return;
+		return false;
 	counter_add(&rx->counters[RX_EVENTS_LOST], !event);
 	counter_add(&rx->counters[RX_PACKETS], expected);
 	if ((!f.any && !f.newer) || (event && st->repeated && frame_use_is_placed(use, frame))) {
 		counter_add(&rx->counters[RX_DUPLICATE], expected);
-		return;
+		return true;
 	}
 	counter_add(&rx->counters[RX_BYTES], expected * r->tile_stride);
 	if (!f.any || !copy_header(r, stream, frame, f.tile, &st->headers[frame & r->slot_mask])) {
 		counter_add(&rx->counters[RX_OVERRUN], expected);
 		clear(r, stream, frame);
-		return;
+		return true;
 	}
 	if (unlikely(!is_in_place(r, stream, frame))) {
 		counter_add(&rx->counters[RX_MALFORMED], expected);
 		clear(r, stream, frame);
-		return;
+		return true;
 	}
 	frame_use_take(use, frame);
 	b->packets[b->n] = (struct rx_packet){.header = st->headers[frame & r->slot_mask].bytes,
@@ -394,6 +402,7 @@ take_frame(struct rx *rx, struct rx_ring *r, struct rx_ring_queue *q, struct bur
 		.packet = f.tile};
 	b->header[b->n] = b->packets[b->n].header;
 	b->n++;
+	return true;
 }
 
 /** Report to the detectors of a queue's streams which slots are free. */
@@ -430,7 +439,7 @@ poll_ring(struct rx *rx, uint32_t source)
 	struct rx_dropped drop;
 	struct rx_ring_queue *q;
 	struct burst b;
-	uint32_t n = 0, kept;
+	uint32_t n = 0, absent = 0, more, kept;
 
 	if (source == rx->nb_queues)
 		return 0;
@@ -439,9 +448,9 @@ poll_ring(struct rx *rx, uint32_t source)
 	batch = (struct rx_batch){.packets = b.packets};
 	b.n = drop.n = 0;
 	rx_check_positions(rx, &batch);
-	while (b.n < RX_BURST && n < RX_BURST) {
+	while (b.n < RX_BURST && n < RX_BURST && absent < ABSENT_A_POLL) {
 		if (q->filling != NULL) {
-			take_frame(rx, r, q, &b);
+			absent += !take_frame(rx, r, q, &b);
 			continue;
 		}
 		if (!take_event(rx, r, q))
@@ -449,8 +458,9 @@ poll_ring(struct rx *rx, uint32_t source)
 		n++;
 	}
 	write_credits(rx, r, q);
+	more = q->filling != NULL ? RX_BURST : n;
 	if (n == 0 && b.n == 0)
-		return 0;
+		return more;
 	rx->counted = true;
 	counter_add(&rx->counters[RX_BURSTS], 1);
 	if (b.n > 0)
@@ -461,7 +471,7 @@ poll_ring(struct rx *rx, uint32_t source)
 			parsed[i].packet = DETECTOR_PACKET_BAD;
 	kept = rx_accept(rx, source, b.packets, parsed, b.n, &batch, &drop);
 	rx_take(rx, b.packets, kept);
-	return q->filling != NULL ? RX_BURST : n;
+	return more;
 }
 
 static enum frame_placement

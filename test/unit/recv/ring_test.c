@@ -214,6 +214,35 @@ immediate_wraps(void **state)
 	compare_with_udp(first, 40);
 }
 
+/** After a jump of the number, a poll looks for some of the skipped frames, and the next one goes on. */
+static void
+jump_takes_several_polls(void **state)
+{
+	const uint64_t *counters;
+	uint32_t polls = 0;
+
+	open_receiver(false, "raw");
+	begin_run(1);
+	send_frame(1);
+	poll_some();
+	counters = p.rx[0]->counters;
+	assert_int_equal(counters[RX_PACKETS], STREAMS * TILES);
+	send_frame(SLOTS);
+	for (uint32_t i = 0; i < 1000 && counters[RX_PACKETS] < 2 * STREAMS * TILES; i++) {
+		rdma_progress(sender.dev, 0);
+		wire();
+		polls += rx_memory.poll(p.rx[0], 0) > 0;
+	}
+	assert_int_equal(counters[RX_PACKETS], 2 * STREAMS * TILES);
+	/* 8 of the SLOTS - 2 skipped frames of each stream at a time */
+	assert_true(polls >= STREAMS * (SLOTS - 2) / 8);
+	poll_some();
+	end_run();
+	check_balance();
+	assert_int_equal(counters[RX_EVENTS_LOST], 0);
+	close_receiver();
+}
+
 /** Events and messages that no detector sends. */
 static void
 malformed(void **state)
@@ -274,6 +303,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(lapped_without_trailer),
 		cmocka_unit_test(restarted),
 		cmocka_unit_test(immediate_wraps),
+		cmocka_unit_test(jump_takes_several_polls),
 		cmocka_unit_test(malformed),
 	};
 
