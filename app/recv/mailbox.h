@@ -3,8 +3,8 @@
  * @file
  * Mailbox for commands from a thread to a polling lcore, one at a time. The command itself is
  * stored outside the mailbox: the sender writes it before mailbox_post(), and the lcore reads it
- * between mailbox_take() and mailbox_answer(). One thread at a time may send. The jobs of a file
- * thread go the other way: there the lcore is the sender (egress/file_thread.h).
+ * between mailbox_take() and mailbox_answer(). One thread at a time may send. The job of a file
+ * thread goes the other way: there the lcore is the sender (egress/file_thread.h).
  */
 #ifndef MAILBOX_H
 #define MAILBOX_H

@@ -106,10 +106,9 @@ struct outcome_counters {
 struct egress {
 	struct egress_settings settings;
 	uint64_t receiver_id;
-	struct file_thread files;
 	struct key_file key;
-	struct file_job save; /* of the damaged batches in the list */
-	bool saves;	      /* it has no result yet that was taken */
+	struct file_thread save; /* of the damaged batches in the list */
+	bool saves;		 /* it has no result yet that was taken */
 	struct damaged_list damaged_list;
 	struct rdma_dev *dev;
 	struct rdma_dev_info info;
@@ -1059,7 +1058,7 @@ log_corrected(struct egress *e)
 	e->corrected = stats.corrected;
 }
 
-/* The file thread: save the damaged batches. */
+/* The thread `save`: save the damaged batches. */
 static int
 save_damaged(void *arg)
 {
@@ -1089,8 +1088,8 @@ drop_damaged(struct egress *e)
 }
 
 /*
- * Remove batches that were found damaged from the journal: the file thread saves them, which may
- * take long, and then they are dropped. Until then, the journal grants no space.
+ * Remove batches that were found damaged from the journal: a thread saves them, which may take
+ * long, and then they are dropped. Until then, the journal grants no space.
  */
 static void
 remove_damaged(struct egress *e, uint64_t now)
@@ -1113,7 +1112,7 @@ remove_damaged(struct egress *e, uint64_t now)
 	if (damaged_batches_list(&e->damaged_list, e->journal) < 0)
 		return;
 	e->saves = true;
-	file_thread_begin(&e->files, &e->save);
+	file_thread_begin(&e->save);
 }
 
 /*
@@ -1808,9 +1807,11 @@ egress_start(struct egress *e, const cpu_set_t *cpus)
 {
 	int ret;
 
-	ret = file_thread_start(&e->files, cpus);
+	ret = key_file_start(&e->key, cpus);
+	if (ret == 0)
+		ret = file_thread_start(&e->save, "egress save", cpus);
 	if (ret < 0) {
-		LOG(ERR, "cannot start the file thread: %s\n", strerror(-ret));
+		LOG(ERR, "cannot start a thread for files: %s\n", strerror(-ret));
 		return ret;
 	}
 	ret = e->spill != NULL ? spill_start(e->spill, cpus) : 0;
@@ -1835,12 +1836,11 @@ egress_create(struct egress **egress, const struct egress_settings *settings, ui
 	e->current = -1;
 	e->save.work = save_damaged;
 	e->save.arg = e;
-	file_thread_add(&e->files, &e->save);
 	ret = egress_stores_parse(settings, &e->stores, message);
 	if (ret < 0) {
 		LOG(ERR, "[egress] stores: %s\n", message);
 	} else {
-		ret = key_file_open(&e->key, &e->files, e->settings.key, message);
+		ret = key_file_open(&e->key, e->settings.key, message);
 		if (ret < 0)
 			LOG(ERR, "%s\n", message);
 	}
@@ -1899,7 +1899,7 @@ egress_destroy(struct egress *e)
 		if (e->dev != NULL)
 			(void)egress_iterate(e);
 	} while (left > 0 && xfer_qp_clock() < until);
-	file_thread_stop(&e->files);
+	file_thread_stop(&e->save);
 	/* the next start would save these batches once more */
 	if (e->saves)
 		remove_damaged(e, xfer_qp_clock());

@@ -8,12 +8,8 @@
 static void
 execute(struct file_thread *t)
 {
-	for (unsigned int i = 0; i < t->nb_jobs; i++) {
-		struct file_job *job = t->job[i];
-
-		if (mailbox_take(&job->mailbox))
-			mailbox_answer(&job->mailbox, job->work(job->arg));
-	}
+	if (mailbox_take(&t->mailbox))
+		mailbox_answer(&t->mailbox, t->work(t->arg));
 }
 
 static void *
@@ -31,14 +27,8 @@ file_thread_main(void *arg)
 	return NULL;
 }
 
-void
-file_thread_add(struct file_thread *t, struct file_job *job)
-{
-	t->job[t->nb_jobs++] = job;
-}
-
 int
-file_thread_start(struct file_thread *t, const cpu_set_t *cpus)
+file_thread_start(struct file_thread *t, const char *name, const cpu_set_t *cpus)
 {
 	pthread_attr_t attr;
 	int ret;
@@ -52,15 +42,15 @@ file_thread_start(struct file_thread *t, const cpu_set_t *cpus)
 		sem_destroy(&t->wake);
 		return -ret;
 	}
-	pthread_setname_np(t->thread, "egress files");
+	pthread_setname_np(t->thread, name);
 	t->started = true;
 	return 0;
 }
 
 void
-file_thread_begin(struct file_thread *t, struct file_job *job)
+file_thread_begin(struct file_thread *t)
 {
-	mailbox_post(&job->mailbox);
+	mailbox_post(&t->mailbox);
 	if (t->started)
 		sem_post(&t->wake);
 	else
@@ -68,9 +58,9 @@ file_thread_begin(struct file_thread *t, struct file_job *job)
 }
 
 int
-file_thread_result(const struct file_job *job)
+file_thread_result(const struct file_thread *t)
 {
-	return mailbox_result(&job->mailbox);
+	return mailbox_result(&t->mailbox);
 }
 
 void

@@ -16,15 +16,18 @@ read_key(void *arg)
 }
 
 int
-key_file_open(
-	struct key_file *k, struct file_thread *thread, const char *path, char message[PATH_MAX])
+key_file_open(struct key_file *k, const char *path, char message[PATH_MAX])
 {
-	k->job.work = read_key;
-	k->job.arg = k;
-	k->thread = thread;
+	k->thread.work = read_key;
+	k->thread.arg = k;
 	k->path = path;
-	file_thread_add(thread, &k->job);
 	return xfer_key_read(&k->key, path, message);
+}
+
+int
+key_file_start(struct key_file *k, const cpu_set_t *cpus)
+{
+	return file_thread_start(&k->thread, "egress key", cpus);
 }
 
 uint64_t
@@ -58,10 +61,10 @@ key_file_is_ready(struct key_file *k, uint64_t number, uint64_t now)
 	if (k->ended == k->begun && k->begun < k->asked) {
 		k->begun++;
 		k->begun_at = now;
-		file_thread_begin(k->thread, &k->job);
+		file_thread_begin(&k->thread);
 	}
 	if (k->ended < k->begun) {
-		result = file_thread_result(&k->job);
+		result = file_thread_result(&k->thread);
 		if (result != -EINPROGRESS)
 			end_reading(k, result);
 	}
@@ -81,6 +84,7 @@ key_file_is_ready(struct key_file *k, uint64_t number, uint64_t now)
 void
 key_file_close(struct key_file *k)
 {
+	file_thread_stop(&k->thread);
 	xfer_key_forget(&k->key);
 	xfer_key_forget(&k->found);
 }

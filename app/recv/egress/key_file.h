@@ -2,7 +2,7 @@
 /**
  * @file
  * The key of the stores' keyrings. It is read again for each connection, because it may change
- * without a restart. A file thread reads it. If that takes longer than KEY_FILE_MS, or if the file
+ * without a restart. A thread reads it. If that takes longer than KEY_FILE_MS, or if the file
  * cannot be read, the key that was read before stays in use (logged).
  *
  * The egress lcore only, except where noted.
@@ -20,11 +20,10 @@
 #define KEY_FILE_MS 1000
 
 struct key_file {
-	struct file_job job;
-	struct file_thread *thread;
+	struct file_thread thread;
 	const char *path;
 	struct xfer_key key; /**< in use */
-	/* result of the job */
+	/* result of the thread */
 	struct xfer_key found;
 	char message[PATH_MAX];
 	/* readings, numbered from 1 on */
@@ -37,13 +36,14 @@ struct key_file {
 };
 
 /**
- * Read the key for the first time; waits for the disk. Before the thread starts.
- * @param thread   reads it again
+ * Read the key for the first time; waits for the disk.
  * @param message  out, on error
  * @return 0 or an error of xfer_key_read()
  */
-int key_file_open(
-	struct key_file *k, struct file_thread *thread, const char *path, char message[PATH_MAX]);
+int key_file_open(struct key_file *k, const char *path, char message[PATH_MAX]);
+
+/** Start the thread that reads it again. @return 0 or -errno of pthread_create(3) */
+int key_file_start(struct key_file *k, const cpu_set_t *cpus);
 
 /** Ask for another reading. @return its number */
 uint64_t key_file_ask(struct key_file *k);
@@ -55,7 +55,7 @@ uint64_t key_file_ask(struct key_file *k);
  */
 bool key_file_is_ready(struct key_file *k, uint64_t number, uint64_t now);
 
-/** Overwrite the keys. After the thread has ended. */
+/** End the thread, and overwrite the keys. */
 void key_file_close(struct key_file *k);
 
 #endif /* KEY_FILE_H */

@@ -14,10 +14,17 @@
 
 static uint64_t ahead_ms; /* of the clock */
 
-/* What a call that works with a file does. */
+/* Calls that work with a file. */
+enum call {
+	NO_CALL,
+	KEY_READ,
+	QUARANTINE_WRITE,
+};
+
+/* What they do. */
 static struct {
-	bool hangs;  /* atomic: until `goes_on` */
-	sem_t began; /* posted when such a call has begun */
+	enum call hangs; /* atomic: this one, until `goes_on` */
+	sem_t began;	 /* posted when such a call has begun */
 	sem_t goes_on;
 } disk;
 
@@ -45,9 +52,9 @@ __wrap_xfer_qp_clock(void)
 }
 
 static void
-wait_for_disk(void)
+wait_for_disk(enum call call)
 {
-	if (!__atomic_load_n(&disk.hangs, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&disk.hangs, __ATOMIC_ACQUIRE) != call)
 		return;
 	sem_post(&disk.began);
 	sem_wait(&disk.goes_on);
@@ -56,7 +63,7 @@ wait_for_disk(void)
 int
 __wrap_xfer_key_read(struct xfer_key *k, const char *path, char message[PATH_MAX])
 {
-	wait_for_disk();
+	wait_for_disk(KEY_READ);
 	return __real_xfer_key_read(k, path, message);
 }
 
@@ -64,7 +71,7 @@ int
 __wrap_durable_file_create_parts(
 	const char *path, const struct iovec *parts, size_t nb, mode_t mode)
 {
-	wait_for_disk();
+	wait_for_disk(QUARANTINE_WRITE);
 	return __real_durable_file_create_parts(path, parts, nb, mode);
 }
 
@@ -108,6 +115,7 @@ begin_test(void)
 	sem_init(&disk.began, 0, 0);
 	sem_init(&disk.goes_on, 0, 0);
 	attempts = 0;
+	first_of_key = 0;
 	write_key('a');
 	e = open_egress("10.0.0.2", EGRESS_ROUND_ROBIN);
 	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
@@ -136,11 +144,11 @@ poll_until_attempt(struct egress *e)
 	}
 }
 
-/* Poll until a call that works with a file has begun. It waits for the disk. */
+/* Poll until the call has begun. It waits for the disk. */
 static void
-hang_and_poll(struct egress *e)
+hang_and_poll(struct egress *e, enum call call)
 {
-	__atomic_store_n(&disk.hangs, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&disk.hangs, call, __ATOMIC_RELEASE);
 	while (sem_trywait(&disk.began) < 0) {
 		ahead_ms++;
 		(void)egress_poll(e);
@@ -150,7 +158,7 @@ hang_and_poll(struct egress *e)
 static void
 go_on(void)
 {
-	__atomic_store_n(&disk.hangs, false, __ATOMIC_RELEASE);
+	__atomic_store_n(&disk.hangs, NO_CALL, __ATOMIC_RELEASE);
 	sem_post(&disk.goes_on);
 }
 
@@ -164,7 +172,7 @@ test_key(void **state)
 	struct egress *e = begin_test();
 
 	begin_run(e);
-	hang_and_poll(e);
+	hang_and_poll(e, KEY_READ);
 	write_key('b');
 	poll_until_attempt(e);
 	assert_int_equal(first_of_key, 'a');
@@ -206,6 +214,23 @@ count_quarantine_files(void)
 	return nb;
 }
 
+/* Damaged batches are being saved, which takes long: the key is read meanwhile. */
+static void
+test_key_during_save(void **state)
+{
+	struct egress *e = begin_test();
+
+	begin_run(e);
+	put_and_spoil(e);
+	hang_and_poll(e, QUARANTINE_WRITE);
+	write_key('b');
+	while (first_of_key != 'b')
+		poll_until_attempt(e);
+	go_on();
+	end_test(e);
+	assert_int_equal(count_quarantine_files(), 1);
+}
+
 /*
  * Damaged batches are saved while the lcore polls, and stay in the journal until then. The run ends
  * after end_ms although the disk hangs.
@@ -219,7 +244,7 @@ test_damaged(void **state)
 
 	begin_run(e);
 	put_and_spoil(e);
-	hang_and_poll(e);
+	hang_and_poll(e, QUARANTINE_WRITE);
 	assert_true(journal_is_damaged(open_journal));
 	put(e, 2);
 	poll_until_attempt(e);
@@ -249,7 +274,7 @@ test_damaged_at_end(void **state)
 
 	begin_run(e);
 	put_and_spoil(e);
-	hang_and_poll(e);
+	hang_and_poll(e, QUARANTINE_WRITE);
 	go_on();
 	egress_destroy(e);
 	e = open_egress("10.0.0.2", EGRESS_ROUND_ROBIN);
@@ -267,6 +292,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_key),
+		cmocka_unit_test(test_key_during_save),
 		cmocka_unit_test(test_damaged),
 		cmocka_unit_test(test_damaged_at_end),
 	};
