@@ -106,7 +106,7 @@ struct outcome_counters {
 struct egress {
 	struct egress_settings settings;
 	uint64_t receiver_id;
-	struct key_file key;
+	struct key_file *key;
 	struct file_thread save; /* of the damaged batches in the list */
 	bool saves;		 /* it has no result yet that was taken */
 	struct damaged_list damaged_list;
@@ -333,8 +333,8 @@ egress_open_clients(struct egress *e, unsigned int index)
 		.run = index,
 		.receiver_id = e->receiver_id,
 		.identity = e->settings.identity,
-		.key = &e->key.key,
-		.key_file = &e->key,
+		.key = &e->key->key,
+		.key_file = e->key,
 		.role = XFER_ROLE_RECEIVER,
 		.commit_ms = EGRESS_COMMIT_MS,
 		.failover_ms = e->settings.failover_ms,
@@ -1807,7 +1807,7 @@ egress_start(struct egress *e, const cpu_set_t *cpus)
 {
 	int ret;
 
-	ret = key_file_start(&e->key, cpus);
+	ret = key_file_start(e->key, cpus);
 	if (ret == 0)
 		ret = file_thread_start(&e->save, "egress save", cpus);
 	if (ret < 0) {
@@ -1899,7 +1899,7 @@ egress_destroy(struct egress *e)
 		if (e->dev != NULL)
 			(void)egress_iterate(e);
 	} while (left > 0 && xfer_qp_clock() < until);
-	file_thread_stop(&e->save);
+	(void)file_thread_stop(&e->save, 0);
 	/* the next start would save these batches once more */
 	if (e->saves)
 		remove_damaged(e, xfer_qp_clock());
@@ -1922,7 +1922,7 @@ egress_destroy(struct egress *e)
 	/* it reads the journal */
 	spill_destroy(e->spill);
 	journal_close(e->journal);
-	key_file_close(&e->key);
+	key_file_close(e->key);
 	rte_ring_free(e->filled);
 	free(e->counted);
 	free(e);

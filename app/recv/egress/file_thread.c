@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <time.h>
 
 #include "egress/file_thread.h"
 
@@ -63,14 +64,24 @@ file_thread_result(const struct file_thread *t)
 	return mailbox_result(&t->mailbox);
 }
 
-void
-file_thread_stop(struct file_thread *t)
+bool
+file_thread_stop(struct file_thread *t, unsigned int limit_s)
 {
+	struct timespec until;
+
 	if (!t->started)
-		return;
+		return true;
 	__atomic_store_n(&t->end, true, __ATOMIC_RELEASE);
 	sem_post(&t->wake);
-	pthread_join(t->thread, NULL);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += limit_s;
+	if (limit_s == 0) {
+		pthread_join(t->thread, NULL);
+	} else if (pthread_timedjoin_np(t->thread, NULL, &until) != 0) {
+		pthread_detach(t->thread);
+		return false;
+	}
 	sem_destroy(&t->wake);
 	t->started = false;
+	return true;
 }

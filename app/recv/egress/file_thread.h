@@ -43,7 +43,11 @@ void file_thread_begin(struct file_thread *t);
 /** The lcore only. @return result of the job; -EINPROGRESS: there is none yet */
 int file_thread_result(const struct file_thread *t);
 
-/** Wait until a job that was begun has its result, and end the thread. */
-void file_thread_stop(struct file_thread *t);
+/**
+ * Wait until a job that was begun has its result, and end the thread.
+ * @param limit_s  longest wait; 0: no limit
+ * @return false: the job has not ended. `t` and `arg` must stay allocated until the process ends
+ */
+bool file_thread_stop(struct file_thread *t, unsigned int limit_s);
 
 #endif /* FILE_THREAD_H */

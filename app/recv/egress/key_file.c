@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "egress/key_file.h"
 #include "log.h"
@@ -16,12 +18,24 @@ read_key(void *arg)
 }
 
 int
-key_file_open(struct key_file *k, const char *path, char message[PATH_MAX])
+key_file_open(struct key_file **key_file, const char *path, char message[PATH_MAX])
 {
+	struct key_file *k = calloc(1, sizeof(*k));
+	int ret;
+
+	if (k == NULL) {
+		snprintf(message, PATH_MAX, "no memory for the key");
+		return -ENOMEM;
+	}
 	k->thread.work = read_key;
 	k->thread.arg = k;
-	k->path = path;
-	return xfer_key_read(&k->key, path, message);
+	snprintf(k->path, sizeof(k->path), "%s", path);
+	ret = xfer_key_read(&k->key, path, message);
+	if (ret < 0)
+		free(k);
+	else
+		*key_file = k;
+	return ret;
 }
 
 int
@@ -84,7 +98,13 @@ key_file_is_ready(struct key_file *k, uint64_t number, uint64_t now)
 void
 key_file_close(struct key_file *k)
 {
-	file_thread_stop(&k->thread);
+	if (k == NULL)
+		return;
 	xfer_key_forget(&k->key);
+	if (!file_thread_stop(&k->thread, KEY_FILE_MS / 1000)) {
+		LOG(WARNING, "key file %s is still being read (check its file system)\n", k->path);
+		return;
+	}
 	xfer_key_forget(&k->found);
+	free(k);
 }

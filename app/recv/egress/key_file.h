@@ -21,7 +21,7 @@
 
 struct key_file {
 	struct file_thread thread;
-	const char *path;
+	char path[PATH_MAX];
 	struct xfer_key key; /**< in use */
 	/* result of the thread */
 	struct xfer_key found;
@@ -38,9 +38,9 @@ struct key_file {
 /**
  * Read the key for the first time; waits for the disk.
  * @param message  out, on error
- * @return 0 or an error of xfer_key_read()
+ * @return 0; -ENOMEM; an error of xfer_key_read()
  */
-int key_file_open(struct key_file *k, const char *path, char message[PATH_MAX]);
+int key_file_open(struct key_file **k, const char *path, char message[PATH_MAX]);
 
 /** Start the thread that reads it again. @return 0 or -errno of pthread_create(3) */
 int key_file_start(struct key_file *k, const cpu_set_t *cpus);
@@ -55,7 +55,11 @@ uint64_t key_file_ask(struct key_file *k);
  */
 bool key_file_is_ready(struct key_file *k, uint64_t number, uint64_t now);
 
-/** End the thread, and overwrite the keys. */
+/**
+ * End the thread, overwrite the keys and free everything. If the thread still waits for the file
+ * after KEY_FILE_MS, this is logged, and the thread keeps its memory until the process ends.
+ * @param k  NULL: no effect
+ */
 void key_file_close(struct key_file *k);
 
 #endif /* KEY_FILE_H */

@@ -26,8 +26,11 @@ static struct {
 	enum call hangs; /* atomic: this one, until `goes_on` */
 	sem_t began;	 /* posted when such a call has begun */
 	sem_t goes_on;
+	sem_t ended; /* posted when a reading of the key that has waited has ended */
 } disk;
 
+/* result of the last reading: a part of the memory that a thread may keep at the end */
+static struct xfer_key *read_key;
 static uint8_t first_of_key; /* the first byte of the key of the last attempt to connect */
 static unsigned int attempts;
 static struct journal *open_journal;
@@ -51,27 +54,34 @@ __wrap_xfer_qp_clock(void)
 	return __real_xfer_qp_clock() + ahead_ms;
 }
 
-static void
+/* @return whether the call has waited */
+static bool
 wait_for_disk(enum call call)
 {
 	if (__atomic_load_n(&disk.hangs, __ATOMIC_ACQUIRE) != call)
-		return;
+		return false;
 	sem_post(&disk.began);
 	sem_wait(&disk.goes_on);
+	return true;
 }
 
 int
 __wrap_xfer_key_read(struct xfer_key *k, const char *path, char message[PATH_MAX])
 {
-	wait_for_disk(KEY_READ);
-	return __real_xfer_key_read(k, path, message);
+	const bool waited = wait_for_disk(KEY_READ);
+	const int ret = __real_xfer_key_read(k, path, message);
+
+	read_key = k;
+	if (waited)
+		sem_post(&disk.ended);
+	return ret;
 }
 
 int
 __wrap_durable_file_create_parts(
 	const char *path, const struct iovec *parts, size_t nb, mode_t mode)
 {
-	wait_for_disk(QUARANTINE_WRITE);
+	(void)wait_for_disk(QUARANTINE_WRITE);
 	return __real_durable_file_create_parts(path, parts, nb, mode);
 }
 
@@ -114,6 +124,7 @@ begin_test(void)
 	unlink(journal);
 	sem_init(&disk.began, 0, 0);
 	sem_init(&disk.goes_on, 0, 0);
+	sem_init(&disk.ended, 0, 0);
 	attempts = 0;
 	first_of_key = 0;
 	write_key('a');
@@ -124,12 +135,19 @@ begin_test(void)
 }
 
 static void
+release_disk(void)
+{
+	sem_destroy(&disk.began);
+	sem_destroy(&disk.goes_on);
+	sem_destroy(&disk.ended);
+	alarm(0);
+}
+
+static void
 end_test(struct egress *e)
 {
 	egress_destroy(e);
-	sem_destroy(&disk.began);
-	sem_destroy(&disk.goes_on);
-	alarm(0);
+	release_disk();
 }
 
 /* Poll until there was another attempt to connect. */
@@ -180,6 +198,21 @@ test_key(void **state)
 	while (first_of_key != 'b')
 		poll_until_attempt(e);
 	end_test(e);
+}
+
+/* The process ends while the key file cannot be read: the thread keeps what it uses. */
+static void
+test_key_at_end(void **state)
+{
+	struct egress *e = begin_test();
+
+	begin_run(e);
+	hang_and_poll(e, KEY_READ);
+	egress_destroy(e);
+	go_on();
+	sem_wait(&disk.ended);
+	assert_int_equal(read_key->bytes[0], 'a');
+	release_disk();
 }
 
 /* Put two batches, and change a byte of the metadata of the first one. */
@@ -292,6 +325,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_key),
+		cmocka_unit_test(test_key_at_end),
 		cmocka_unit_test(test_key_during_save),
 		cmocka_unit_test(test_damaged),
 		cmocka_unit_test(test_damaged_at_end),
