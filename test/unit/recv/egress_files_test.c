@@ -264,10 +264,7 @@ test_key_during_save(void **state)
 	assert_int_equal(count_quarantine_files(), 1);
 }
 
-/*
- * Damaged batches are saved while the lcore polls, and stay in the journal until then. The run ends
- * after end_ms although the disk hangs.
- */
+/* Damaged batches are saved while the lcore polls, and stay in the journal until then. */
 static void
 test_damaged(void **state)
 {
@@ -298,7 +295,10 @@ test_damaged(void **state)
 	assert_int_equal(count_quarantine_files(), 1);
 }
 
-/* The process ends while the batches are being saved: nothing is left for the next one to save. */
+/*
+ * The run ends after end_ms although the disk hangs. The process waits until the batches are saved:
+ * nothing is left for the next one to save.
+ */
 static void
 test_damaged_at_end(void **state)
 {
@@ -308,6 +308,9 @@ test_damaged_at_end(void **state)
 	begin_run(e);
 	put_and_spoil(e);
 	hang_and_poll(e, QUARANTINE_WRITE);
+	egress_rest(e);
+	assert_int_equal(egress_end(e), -ETIMEDOUT);
+	assert_true(journal_is_damaged(open_journal));
 	go_on();
 	egress_destroy(e);
 	e = open_egress("10.0.0.2", EGRESS_ROUND_ROBIN);
