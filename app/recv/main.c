@@ -13,8 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <rte_cycles.h>
 #include <rte_version.h>
 
+#include "arrow/async_writer.h"
 #include "builder/builder.h"
 #include "check/check.h"
 #include "config/config.h"
@@ -23,6 +25,7 @@
 #include "eal/start.h"
 #include "eal/watchdog.h"
 #include "egress/egress.h"
+#include "io/durable_file.h"
 #include "lcores.h"
 #include "ledger.h"
 #include "ledger_read.h"
@@ -59,10 +62,12 @@ struct arguments {
 
 /** The service thread, which advances runs while lcores poll. */
 struct service {
-	struct run *run;
+	struct run *run;	  /**< NULL: destroyed */
+	pthread_mutex_t run_lock; /**< of `run`, which the watchdog reads while the process ends */
 	struct pipeline *pipeline;
 	const struct settings *settings;
 	struct nexus *nexus;
+	bool exports; /**< atomic: nexus_stop() waits */
 	struct report report;
 	int failed;		      /**< negative errno, if the run failed */
 	struct watchdog *watchdog;    /**< NULL: no service manager */
@@ -290,9 +295,38 @@ lcores_work(void *arg)
 static uint64_t
 get_progress(void *arg)
 {
-	const struct service *s = arg;
+	struct service *s = arg;
+	uint64_t sum = async_writer_ended() + durable_file_ended();
 
-	return run_get_progress(s->run);
+	pthread_mutex_lock(&s->run_lock);
+	if (s->run != NULL)
+		sum += run_get_progress(s->run);
+	pthread_mutex_unlock(&s->run_lock);
+	/* the wait has a limit of its own */
+	if (__atomic_load_n(&s->exports, __ATOMIC_RELAXED))
+		sum += rte_rdtsc();
+	return sum;
+}
+
+/** Destroy the run, which the watchdog does not read any more. */
+static void
+destroy_run(struct service *s)
+{
+	struct run *run = s->run;
+
+	pthread_mutex_lock(&s->run_lock);
+	s->run = NULL;
+	pthread_mutex_unlock(&s->run_lock);
+	run_destroy(run);
+}
+
+/** Wait until the NeXus files are complete. */
+static void
+stop_nexus(struct service *s)
+{
+	__atomic_store_n(&s->exports, true, __ATOMIC_RELAXED);
+	nexus_stop(s->nexus);
+	__atomic_store_n(&s->exports, false, __ATOMIC_RELAXED);
 }
 
 static void *
@@ -375,8 +409,6 @@ receive(struct service *s)
 		if (s->pipeline->stores != NULL)
 			egress_rest(s->pipeline->stores);
 		run_give_up(s->run, "cannot start the service thread");
-		watchdog_stop(s->watchdog);
-		s->watchdog = NULL;
 		s->failed = -ret;
 		return s->failed;
 	}
@@ -394,9 +426,6 @@ receive(struct service *s)
 		s->failed = ret;
 	if (s->failed != 0)
 		run_give_up(s->run, ret != 0 ? "cannot launch lcores" : "a gang failed");
-	/* a run that was given up waits for the disk and for stores, too */
-	watchdog_stop(s->watchdog);
-	s->watchdog = NULL;
 	ret = s->failed;
 	run_get_status(s->run, &status);
 	if (!s->settings->service)
@@ -445,7 +474,7 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	static struct pipeline pipeline;
 	static struct egress_settings egress;
 	static struct settings settings;
-	static struct service service;
+	static struct service service = {.run_lock = PTHREAD_MUTEX_INITIALIZER};
 	static struct nexus nexus;
 	struct placement way;
 	struct config *config = config_open(&a->settings);
@@ -497,10 +526,11 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	else
 		LOG(ERR, "exiting with status %d: %s\n", status, strerror(-ret));
 	telemetry_retire();
-	run_destroy(service.run);
+	destroy_run(&service);
 	eal_block_interrupts();
 	leaked = pipeline_destroy(&pipeline);
-	nexus_stop(&nexus);
+	stop_nexus(&service);
+	watchdog_stop(service.watchdog);
 	if (leaked != 0 && service.failed != 0)
 		LOG(ERR, "%u %s leaked by the aborted run\n", leaked,
 			plural(leaked, "mbuf", "mbufs"));

@@ -140,6 +140,29 @@ def a_receiver_is_ready_when_lcores_poll(where):
 
 
 @case
+def a_receiver_that_waits_for_an_export_asks_for_time(where):
+    """The export ends when this test says so, long after the run was written."""
+    make_capture(where)
+    shutil.copy(f'{BUILD}/app/recv/braggline-recv', f'{where}/braggline-recv')
+    with open(f'{where}/braggline-export', 'w', encoding='ascii') as stream:
+        stream.write(f'''#!/bin/sh
+trap 'touch "{where}/ending"' TERM
+until [ -e "{where}/ended" ]; do sleep 0.1; done
+''')
+    os.chmod(f'{where}/braggline-export', 0o755)
+    manager = Manager(where)
+    command = receiver(where, 'run.idle_timeout_ms=300', 'output.nexus=yes', loops=1,
+                       program=f'{where}/braggline-recv')
+    with service(command, where, manager.environment()) as process:
+        wait('the end of the run', lambda: os.path.exists(f'{where}/ending'), SECONDS)
+        manager.wait('EXTEND_TIMEOUT_USEC', '30000000',
+                     manager.count('EXTEND_TIMEOUT_USEC') + 3)
+        with open(f'{where}/ended', 'w', encoding='ascii'):
+            pass
+        want(process.wait(SECONDS) == 0, 'failed')
+
+
+@case
 def without_a_service_manager_nothing_is_sent(where):
     make_capture(where)
     manager = Manager(where)

@@ -96,6 +96,18 @@ pause_us(struct watchdog *w, uint64_t us)
 	return !stop;
 }
 
+/** Whether all lcores have polled. Not after watchdog_end(): what works() reads may be freed. */
+static bool
+works(struct watchdog *w)
+{
+	bool ret;
+
+	pthread_mutex_lock(&w->lock);
+	ret = !w->ending && w->config.works(w->config.arg);
+	pthread_mutex_unlock(&w->lock);
+	return ret;
+}
+
 static void *
 watch(void *arg)
 {
@@ -109,12 +121,12 @@ watch(void *arg)
 
 	process_cpus_take();
 	while (pause_us(w, START_US) && !w->told)
-		if (w->config.works(w->config.arg)) {
+		if (works(w)) {
 			service_manager_ready();
 			break;
 		}
 	while (pause_us(w, interval))
-		if (!w->told && w->config.works(w->config.arg))
+		if (works(w))
 			service_manager_alive();
 	return NULL;
 }

@@ -40,7 +40,7 @@ void watchdog_status(struct watchdog *w, const char *status);
 
 /**
  * Tell the service manager that the process ends, for any reason. The lcores need not poll any
- * more, and requests for more time follow. @param w  NULL: no effect
+ * more: `works` is not called again. Requests for more time follow. @param w  NULL: no effect
  */
 void watchdog_end(struct watchdog *w);
 

@@ -14,16 +14,29 @@
 #include "io/durable_file.h"
 #include "io/own_file.h"
 
+#define STEP ((size_t)64 << 20) /* a slow disk writes and syncs it within seconds */
+
+static uint64_t ended; /* atomic: steps of all files of the process */
+
+uint64_t
+durable_file_ended(void)
+{
+	return __atomic_load_n(&ended, __ATOMIC_RELAXED);
+}
+
 static int
 write_all(int fd, const uint8_t *data, size_t bytes)
 {
 	while (bytes > 0) {
-		const ssize_t n = write(fd, data, bytes);
+		const ssize_t n = write(fd, data, bytes < STEP ? bytes : STEP);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : -EIO;
+		if ((size_t)n == STEP && fdatasync(fd) != 0)
+			return -errno;
+		__atomic_fetch_add(&ended, 1, __ATOMIC_RELAXED);
 		data += n;
 		bytes -= (size_t)n;
 	}

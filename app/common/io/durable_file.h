@@ -9,6 +9,7 @@
 #define DURABLE_FILE_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/uio.h>
 #include <sys/types.h>
 
@@ -30,6 +31,12 @@ int durable_file_create(const char *path, const void *data, size_t bytes);
  */
 int durable_file_create_parts(
 	const char *path, const struct iovec *part, size_t nb_parts, mode_t mode);
+
+/**
+ * @return number of writes of all these functions that have ended. A large file is written and
+ *   synced in several steps, so that this shows its progress. Any thread
+ */
+uint64_t durable_file_ended(void);
 
 /**
  * Create a directory, or use an existing one, and make its name durable. Otherwise files in it

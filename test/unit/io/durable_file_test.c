@@ -120,6 +120,20 @@ test_order(void **state)
 	assert_int_equal(count_files(), 1);
 }
 
+/* A large file is synced in several steps, each of which is progress. */
+static void
+test_large(void **state)
+{
+	const uint64_t before = durable_file_ended();
+	const size_t size = ((size_t)64 << 20) + 1;
+	char *data = calloc(1, size);
+
+	assert_non_null(data);
+	assert_int_equal(durable_file_replace(path, data, size), 0);
+	assert_int_equal(durable_file_ended() - before, 2);
+	free(data);
+}
+
 static void
 test_replaces(void **state)
 {
@@ -257,6 +271,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_order, begin),
+		cmocka_unit_test_setup(test_large, begin),
 		cmocka_unit_test_setup(test_replaces, begin),
 		cmocka_unit_test_setup(test_replaces_no_device, begin),
 		cmocka_unit_test_setup(test_overwrites_nothing, begin),
