@@ -513,6 +513,9 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 		goto out;
 	}
 	ret = pipeline_create(&pipeline, &settings, &way, process_cpus);
+	/* the service manager does not start it again: that would change nothing */
+	if (ret == -EINVAL)
+		status = EXIT_CONFIG;
 	if (ret != 0)
 		LOG(ERR, "cannot set up memory, ports and threads: %s\n", strerror(-ret));
 	else if (settings.nexus && (ret = nexus_start(&nexus, settings.directory)) < 0)

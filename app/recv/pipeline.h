@@ -88,7 +88,8 @@ struct pipeline {
  * Create everything, including the ports. Packets may arrive from now on and wait in the ports.
  * @param settings      completed by placement_choose()
  * @param process_cpus  CPUs of the process before EAL pinned the main lcore
- * @return 0 or -errno (logged); call pipeline_destroy() in either case
+ * @return 0 or -errno (logged), -EINVAL: the settings are wrong, or do not fit the EAL options or
+ *   the journal; call pipeline_destroy() in either case
  */
 int pipeline_create(struct pipeline *p, const struct settings *settings,
 	const struct placement *placement, const cpu_set_t *process_cpus);

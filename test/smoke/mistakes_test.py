@@ -687,7 +687,7 @@ def sizes_of_a_journal(where, words):
     words = [*words, '--set', f'egress.journal={journal}', '--set', 'run.idle_timeout_ms=100', '--set', 'egress.end_ms=100']
     try:
         for check in ('--check',), ():
-            says([*words, '--set', 'egress.journal_mib=16', *check], 1, '16 MiB' if check else
+            says([*words, '--set', 'egress.journal_mib=16', *check], 1 if check else 2, '16 MiB' if check else
                  f'journal {journal} is not created: [egress] journal_mib = 16 is too small; required: 49 MiB')
             want(not os.path.exists(journal), 'it was created')
         for size, rate, line in (
@@ -696,10 +696,11 @@ def sizes_of_a_journal(where, words):
                  'has no effect; to change the size, remove the file after'),
                 (128, 100, f'journal {journal} has 64 MiB, which is too small; required: 4')):
             out = says([*words, '--set', f'egress.journal_mib={size}', '--set', f'egress.rate_mb_per_s={rate}',
-                        '--set', f'run.name=size{size}{rate}'], 1, line)
+                        '--set', f'run.name=size{size}{rate}'], 2 if rate == 100 else 1, line)
             want(('has no effect' in out) == (size > 64), out)
             want(rate < 100 or 'journal_mib = 128 has no effect; lower rate_mb_per_s until stores have its batches' in out,
                  out)
+        says([*words, '--set', 'output.receiver_id=5'], 2, f'journal {journal} belongs to receiver ')
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.remove(journal)

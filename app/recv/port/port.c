@@ -112,38 +112,45 @@ port_mtu(const struct port_settings *s, const struct rte_eth_dev_info *info)
 	return RTE_MIN(s->mtu, port_mtu_max(info));
 }
 
-/** Find an Ethernet device of the EAL options that was not created. @return NULL: none */
+/**
+ * Find an Ethernet device of the EAL options that was not created: this one, or else a virtual one.
+ * @return NULL: none
+ */
 static const char *
-failed_device(void)
+failed_device(const char *device)
 {
+	const char *failed = NULL;
 	struct rte_devargs *args;
 	uint16_t id;
 
-	RTE_EAL_DEVARGS_FOREACH("vdev", args)
+	RTE_EAL_DEVARGS_FOREACH(NULL, args)
 	{
+		if (strcmp(args->name, device) == 0)
+			return args->name;
 		if (strncmp(args->name, "net_", strlen("net_")) == 0 &&
 			rte_eth_dev_get_port_by_name(args->name, &id) != 0)
-			return args->name;
+			failed = args->name;
 	}
-	return NULL;
+	return failed;
 }
 
+/** @return 0; -ENODEV: a device of the EAL options failed; -EINVAL: they have no such device */
 static int
 find_device(struct port *p)
 {
-	const char *failed = failed_device();
+	const char *failed;
 
-	if (port_find(p->settings->device, &p->id) != 0 && failed != NULL) {
-		LOG(ERR, "no Ethernet device '%s': %s could not be created, see above\n",
-			p->settings->device, failed);
-		return -ENODEV;
-	}
 	if (port_find(p->settings->device, &p->id) != 0) {
-		LOG(ERR,
-			"no Ethernet device '%s'; EAL has %u. Allow a NIC with -a, or create a "
-			"virtual device with --vdev\n",
-			p->settings->device, rte_eth_dev_count_avail());
-		return -ENODEV;
+		failed = failed_device(p->settings->device);
+		if (failed != NULL)
+			LOG(ERR, "no Ethernet device '%s': %s could not be created, see above\n",
+				p->settings->device, failed);
+		else
+			LOG(ERR,
+				"no Ethernet device '%s'; EAL has %u. Allow a NIC with -a, or "
+				"create a virtual device with --vdev\n",
+				p->settings->device, rte_eth_dev_count_avail());
+		return failed != NULL ? -ENODEV : -EINVAL;
 	}
 	rte_eth_dev_get_name_by_port(p->id, p->name);
 	return 0;
