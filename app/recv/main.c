@@ -70,6 +70,7 @@ struct service {
 	bool exports; /**< atomic: nexus_stop() waits */
 	struct report report;
 	int failed;		      /**< negative errno, if the run failed */
+	bool lost_device;	      /**< a device was removed or has failed */
 	struct watchdog *watchdog;    /**< NULL: no service manager */
 	uint64_t seen[RTE_MAX_LCORE]; /**< by lcores_work() */
 	int told;      /**< last state of the run that was sent to the service manager; -1: none */
@@ -329,6 +330,22 @@ stop_nexus(struct service *s)
 	__atomic_store_n(&s->exports, false, __ATOMIC_RELAXED);
 }
 
+/** Return true if a signal or the loss of a device ends the process. Log a loss. */
+static bool
+has_to_end(struct service *s, int number)
+{
+	char device[256];
+
+	if (!s->lost_device && pipeline_lost_device(s->pipeline, device, sizeof(device))) {
+		s->lost_device = true;
+		LOG(ERR, "device %s was removed or has failed; the receiver ends%s\n", device,
+			s->pipeline->stores != NULL
+				? ", and the journal keeps what stores do not have"
+				: "");
+	}
+	return number != 0 || s->lost_device;
+}
+
 static void *
 serve(void *arg)
 {
@@ -346,10 +363,11 @@ serve(void *arg)
 		notify_state(s);
 		report_progress(&s->report, s->run, stderr);
 		sources_log(s->pipeline->sources, s->pipeline->source_watch, false);
-		if (number != 0 && !stopping) {
+		if (has_to_end(s, number) && !stopping) {
 			/* first, because a client may be requesting the next run */
 			run_close(s->run);
-			LOG(INFO, "stopping on signal: %s\n", strsignal(number));
+			if (number != 0)
+				LOG(INFO, "stopping on signal: %s\n", strsignal(number));
 			/* if the run could not be stopped in time, try again */
 			stopping = run_get_state(s->run) == RUN_IDLE || run_stop(s->run) == 0;
 			if (!stopping)
@@ -437,7 +455,8 @@ receive(struct service *s)
 			status.runs);
 	else if (status.failed_runs != 0)
 		LOG(ERR, "run %s failed, see above\n", status.name);
-	if (status.failed_runs != 0 && ret == 0)
+	/* after the loss of a device the service manager starts the process again */
+	if ((status.failed_runs != 0 || s->lost_device) && ret == 0)
 		ret = REPORTED;
 	if (s->pipeline->stores != NULL && egress_was_damaged(s->pipeline->stores)) {
 		LOG(ERR, "the journal was damaged, see above\n");

@@ -10,6 +10,7 @@
 #include <rte_errno.h>
 #include <rte_gpudev.h>
 #include <rte_malloc.h>
+#include <rte_string_fns.h>
 
 #include "arrow/crc32c.h"
 #include "builder/builder.h"
@@ -807,6 +808,26 @@ pipeline_why_gang(const struct pipeline *p, uint32_t gang, int error, char *text
 			p->settings->watchdog_ms);
 	else
 		snprintf(text, size, "%s", strerror(-error));
+}
+
+bool
+pipeline_lost_device(const struct pipeline *p, char *name, size_t size)
+{
+	const struct rdma_dev_info *stores;
+
+	for (uint32_t i = 0; i < p->nb_ports; i++) {
+		if (!__atomic_load_n(&p->ports[i].removed, __ATOMIC_RELAXED))
+			continue;
+		rte_strscpy(name, p->ports[i].name, size);
+		return true;
+	}
+	if (p->messages != NULL && rx_messages_lost(p->messages, name, size))
+		return true;
+	if (p->stores == NULL || !egress_lost_device(p->stores))
+		return false;
+	egress_device(p->stores, &stores);
+	rte_strscpy(name, stores->name, size);
+	return true;
 }
 
 /** Stop the gangs. Only this call reports a crashed kernel. */

@@ -144,6 +144,13 @@ int pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char 
 void pipeline_why_gang(const struct pipeline *p, uint32_t gang, int error, char *text, size_t size);
 
 /**
+ * Look for a port or an RDMA device that was removed or has failed. Any thread.
+ * @param name  out
+ * @return false: there is none
+ */
+bool pipeline_lost_device(const struct pipeline *p, char *name, size_t size);
+
+/**
  * Stop the ports and free everything. All runs and their writers must have ended.
  * @return number of leaked mbufs
  */

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Events in the life of a receiver: kill -9, SIGSTOP and SIGCONT, start under load, stop while a
-module is silent, a disk that fills up, lcores that do not start, a log that nobody reads.
+module is silent, a disk that fills up, a device that is removed, lcores that do not start, a log
+that nobody reads.
 
 usage: recv_life_test.py BUILD-DIR [CASE]...
 """
@@ -353,17 +354,66 @@ def the_log_of_a_store_has_no_reader(where):
         want(p.wait(60) == 0, 'ended with status', p.returncode)
 
 
-@case
-def no_lcore_can_be_launched(where):
+def preload(where, name):
+    """Environment in which this library of test/smoke is preloaded."""
     linked = subprocess.run(['ldd', RECV], check=False, text=True, stdout=subprocess.PIPE).stdout
     if 'librte_eal.so' not in linked or 'libasan' in linked:
         raise Skipped('a receiver with shared DPDK, and without sanitizers')
-    capture(where)
     # a copy, because LD_PRELOAD cannot name a path with a blank
-    library = shutil.copy(f'{BUILD}/test/smoke/libno_launch.so', where)
+    return {**os.environ, 'LD_PRELOAD': shutil.copy(f'{BUILD}/test/smoke/lib{name}.so', where)}
+
+
+def removed(where, words, device):
+    """Run the receiver, and report the removal of a device when the run has begun."""
+    environment = {**preload(where, 'removed_device'), 'REMOVED_DEVICE': device,
+                   'REMOVED_FILE': f'{where}/out/run_calibration.bin'}
+    done = subprocess.run(words, check=False, timeout=60, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+    want(done.returncode == 1, done.returncode, done.stdout)
+    want(ledger(where)['balanced'] == 1, done.stdout)
+    want('this is a bug' not in done.stdout, done.stdout)
+    return done.stdout
+
+
+@case
+def a_port_is_removed(where):
+    """The run ends, and its files are complete."""
+    capture(where)
+    text = removed(where, command(where, 100), 'net_replay0')
+    want('device net_replay0 was removed or has failed; the receiver ends\n' in text, text)
+    want(os.path.exists(f'{where}/out/run_frames.arrow'), os.listdir(f'{where}/out'), text)
+
+
+@case
+def the_device_of_the_stores_is_removed(where):
+    """The run ends without waiting for stores, and the journal keeps its batches."""
+    capture(where)
+    with open(f'{where}/key', 'w', encoding='ascii') as f:
+        f.write('0' * 64)
+    os.chmod(f'{where}/key', 0o600)
+    device = 'roce:port=net_null1,ip=10.0.0.1/24'
+    journal = f'/dev/shm/{NAME}'
+    words = command(where, 100, f'egress.device={device}', 'egress.stores=10.0.0.2',
+                    'egress.identity=r', f'egress.key={where}/key', f'egress.journal={journal}',
+                    'egress.journal_mib=128', 'egress.rate_mb_per_s=10', 'egress.batch_mib=4')
+    words[words.index('--'):words.index('--')] = ['--vdev', 'net_null1']
+    try:
+        text = removed(where, words, 'net_null1')
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(journal)
+    want(f'device {device} was removed or has failed; the receiver ends, and the journal keeps what '
+         'stores do not have\n' in text, text)
+    want(f'the rest stays in {journal}' in text, text)
+    want('waiting up to' not in text, text)
+
+
+@case
+def no_lcore_can_be_launched(where):
+    capture(where)
     done = subprocess.run(command(where, 100), check=False, timeout=60, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, env={**os.environ, 'LD_PRELOAD': library})
+                          stderr=subprocess.STDOUT, env=preload(where, 'no_launch'))
     want(done.returncode == 1, done.returncode, done.stdout)
     want('cannot launch lcore' in done.stdout, done.stdout)
     want('run run aborted: cannot launch lcores' in done.stdout, done.stdout)

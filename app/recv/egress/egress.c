@@ -148,6 +148,7 @@ struct egress {
 	bool lcore_polls;   /* atomic */
 	bool polling_ended; /* atomic: the lcore does not poll any more */
 	bool ending;	    /* atomic: egress_end() waits */
+	bool lost_device;   /* atomic: it was removed or has failed */
 	struct mailbox mailbox;
 	struct command command;
 	struct outcome_counters outcome[XFER_TABLES];
@@ -1149,6 +1150,8 @@ egress_iterate(struct egress *e)
 	e->cm_at = now;
 	n = rdma_poll_cm(e->dev, event, EVENTS);
 	for (i = 0; i < n; i++) {
+		if (event[i].type == RDMA_EVENT_DEVICE_REMOVED)
+			__atomic_store_n(&e->lost_device, true, __ATOMIC_RELAXED);
 		if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)
 			store_client_event(rdma_conn_context(event[i].conn), &event[i]);
 	}
@@ -1492,6 +1495,12 @@ egress_put(struct egress *e, const struct batch *b)
 	return 0;
 }
 
+bool
+egress_lost_device(const struct egress *e)
+{
+	return __atomic_load_n(&e->lost_device, __ATOMIC_RELAXED);
+}
+
 /* Ending signals that the process has received. */
 static unsigned int nb_signals;
 
@@ -1540,7 +1549,8 @@ wait_for_stores(struct egress *e)
 
 		signals = __atomic_load_n(&nb_signals, __ATOMIC_RELAXED);
 		/* a signal ends the wait only after a line that says so, and after another one */
-		if (now >= until || (waits && logged > 0 && signals != logged))
+		if (now >= until || egress_lost_device(e) ||
+			(waits && logged > 0 && signals != logged))
 			return run_command(e, &(struct command){.order = COMMAND_GIVE_UP});
 		if (now - begin >= LOG_WAIT_MS && (!waits || signals != logged)) {
 			log_wait(e, until - now, signals > 0);

@@ -307,6 +307,12 @@ int egress_end(struct egress *e);
 /** Return true while egress_end() waits. Any thread. */
 bool egress_is_ending(const struct egress *e);
 
+/**
+ * Return true if the RDMA device was removed or has failed: no store can be reached until the
+ * process starts again, and egress_end() does not wait. Any thread.
+ */
+bool egress_lost_device(const struct egress *e);
+
 /** Tell all egresses that the process has received an ending signal. Async-signal-safe. */
 void egress_signal(void);
 

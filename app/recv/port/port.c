@@ -438,6 +438,7 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	int ret;
 
 	conf.rxmode.mtu = port_mtu(p->settings, info);
+	conf.intr_conf.rmv = (*info->dev_flags & RTE_ETH_DEV_INTR_RMV) != 0;
 	if (p->rdma)
 		conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 	ret = rte_eth_dev_configure(p->id, p->nb_queues, p->rdma ? p->nb_queues : 0, &conf);
@@ -563,6 +564,16 @@ check_roce_queues(const struct port *p, uint32_t available)
 	return -ENOTSUP;
 }
 
+/** The driver reports that the device was removed or has failed. */
+static int
+on_removal(uint16_t id, enum rte_eth_event_type event, void *arg, void *param)
+{
+	struct port *p = arg;
+
+	__atomic_store_n(&p->removed, true, __ATOMIC_RELAXED);
+	return 0;
+}
+
 int
 port_open(struct port *p, const struct port_settings *settings, const struct settings *all,
 	const uint8_t *owner, const struct port_demand *demand, enum gk_memory packets,
@@ -583,6 +594,10 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 		ret = choose_mode(p, &info);
 	if (ret != 0)
 		return ret;
+	ret = rte_eth_dev_callback_register(p->id, RTE_ETH_EVENT_INTR_RMV, on_removal, p);
+	if (ret != 0)
+		return ret;
+	p->watched = true;
 	p->replay = port_is_replay(&info);
 	if (port_is_real(&info) && !p->reference && rte_eal_iova_mode() != RTE_IOVA_VA) {
 		LOG(ERR,
@@ -657,6 +672,9 @@ port_of_adapter(struct port *p, const struct port_settings *settings, const uint
 void
 port_close(struct port *p)
 {
+	if (p->watched)
+		rte_eth_dev_callback_unregister(p->id, RTE_ETH_EVENT_INTR_RMV, on_removal, p);
+	p->watched = false;
 	if (p->started) {
 		port_unsteer(p);
 		rte_eth_dev_stop(p->id);

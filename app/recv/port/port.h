@@ -52,6 +52,8 @@ struct port {
 	struct rdma_dev *dev; /**< ... which is opened by rx_messages_create() */
 	bool replay;	      /**< a replay of a capture, which waits for its receiver */
 	bool started;
+	bool watched; /**< the driver reports when the device is removed */
+	bool removed; /**< atomic; the driver has reported it, in EAL's interrupt thread */
 	uint32_t nb_queues;
 	/** the RX lcore (frame_rx index) that polls each queue */
 	uint32_t queue_rx[FRAME_RX_MAX];

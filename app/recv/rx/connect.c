@@ -187,6 +187,7 @@ rx_connect_poll(void *messages)
 		const uint16_t n = rdma_poll_cm(m->devices[i], event, EVENTS);
 
 		for (uint16_t k = 0; k < n; k++) {
+			rx_messages_watch(m, i, &event[k]);
 			if (event[k].type == RDMA_EVENT_CONNECT_REQUEST)
 				take_request(m, i, &event[k]);
 			else if (event[k].type == RDMA_EVENT_DISCONNECTED ||

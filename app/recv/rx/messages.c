@@ -306,6 +306,26 @@ rx_messages_create(
 }
 
 void
+rx_messages_watch(struct rx_messages *m, uint32_t device, const struct rdma_event *event)
+{
+	if (event->type == RDMA_EVENT_DEVICE_REMOVED)
+		__atomic_store_n(&m->lost, device + 1, __ATOMIC_RELAXED);
+}
+
+bool
+rx_messages_lost(const struct rx_messages *m, char *name, size_t size)
+{
+	const uint32_t lost = __atomic_load_n(&m->lost, __ATOMIC_RELAXED);
+	struct rdma_dev_info info;
+
+	if (lost == 0)
+		return false;
+	rdma_dev_info_get(m->devices[lost - 1], &info);
+	rte_strscpy(name, info.name, size);
+	return true;
+}
+
+void
 rx_messages_destroy(struct rx_messages *m)
 {
 	if (m == NULL)

@@ -26,6 +26,7 @@ struct port_settings;
 struct rdma_conn;
 struct rdma_cq;
 struct rdma_dev;
+struct rdma_event;
 struct rdma_pd;
 struct rdma_qp;
 struct rx_multicast;
@@ -53,6 +54,7 @@ struct rx_messages {
 	const struct settings *settings;
 	uint32_t nb_devices;
 	struct rdma_dev *devices[RX_DEVICES_MAX];
+	uint32_t lost; /**< a device that was removed or has failed + 1, 0: none; atomic */
 	struct rdma_conn *listeners[RX_DEVICES_MAX]; /**< with [ingest] service */
 	struct rx_message_stream streams[DETECTOR_STREAMS_MAX];
 	/**
@@ -111,6 +113,12 @@ int rx_messages_open_stream(struct rx_messages *m, uint32_t stream);
  * @return false: any address may, because no source is configured
  */
 bool rx_messages_source(const struct rx_messages *m, uint32_t stream, rte_be32_t *address);
+
+/** Look for the loss of a device in an event of it. By the lcore that polls events. */
+void rx_messages_watch(struct rx_messages *m, uint32_t device, const struct rdma_event *event);
+
+/** Get the name of a device that was removed or has failed. Any thread. @return false: none */
+bool rx_messages_lost(const struct rx_messages *m, char *name, size_t size);
 
 /** Listen for connection requests on a device. *Control.* @return 0 or -errno, logged */
 int rx_connect_listen(struct rx_messages *m, uint32_t device);

@@ -385,7 +385,7 @@ count_ends(struct rx_multicast *mc)
 int
 rx_multicast_control(struct rx_multicast *mc)
 {
-	const struct rx_messages *m = mc->messages;
+	struct rx_messages *m = mc->messages;
 	struct rdma_event event[EVENTS];
 	const uint64_t now = rte_rdtsc();
 	int all = 0;
@@ -393,10 +393,12 @@ rx_multicast_control(struct rx_multicast *mc)
 	for (uint32_t d = 0; d < m->nb_devices; d++) {
 		const uint16_t n = rdma_poll_cm(m->devices[d], event, EVENTS);
 
-		for (uint16_t i = 0; i < n; i++)
+		for (uint16_t i = 0; i < n; i++) {
+			rx_messages_watch(m, d, &event[i]);
 			for (uint32_t s = 0; s < m->card.streams; s++)
 				if (rdma_stream_receiver_event(mc->stream[s].receiver, &event[i]))
 					break;
+		}
 		all += n;
 	}
 	if (now < mc->control_at)
