@@ -8,6 +8,7 @@ braggline_rdma.py."""
 INFO = {
     'info': ('Always 1; the labels describe the process.', 'gauge'),
     'running': ('1 while a run takes frames, else 0.', 'gauge'),
+    'armed': ('1 while a run is armed or is being armed, else 0.', 'gauge'),
     'runs_total': ('Runs that were started.', 'counter'),
     'frames_total': ('Frames of the run by outcome; without those in flight and held.', 'counter'),
     'frames_in_flight': ('Frames of the run that are being processed.', 'gauge'),
@@ -97,6 +98,7 @@ def ledger(sock):
     reply = sock.cmd('/braggline/ledger')
     frames, packets = reply['frames'], reply['packets']
     yield 'running', int(reply['state'] in ('running', 'stopping')), {}
+    yield 'armed', int(reply['state'] in ('arming', 'armed')), {}
     for outcome in OUTCOMES:
         yield 'frames_total', frames[outcome], {'outcome': outcome}
     for reason, name in REASONS.items():
