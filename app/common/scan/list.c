@@ -117,6 +117,14 @@ by_path(const void *a, const void *b)
 	return strcmp(((const struct scan_sets *)a)->path, ((const struct scan_sets *)b)->path);
 }
 
+/* Next entry of a directory. @return NULL: the end if errno is 0, otherwise an error */
+static struct dirent *
+next_entry(DIR *d)
+{
+	errno = 0;
+	return readdir(d);
+}
+
 static int
 list_directory(struct scan_list *list, const char *dir, char *message)
 {
@@ -132,7 +140,7 @@ list_directory(struct scan_list *list, const char *dir, char *message)
 	d = opendir(dir);
 	if (d == NULL)
 		return refuse(message, errno, dir, "%s", strerror(errno));
-	while (ret == 0 && (entry = readdir(d)) != NULL) {
+	while (ret == 0 && (entry = next_entry(d)) != NULL) {
 		if (snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >= (int)sizeof(path))
 			continue;
 		len = scan_stem_length(path);
@@ -140,6 +148,8 @@ list_directory(struct scan_list *list, const char *dir, char *message)
 			ret = list_stem(list, path, len);
 		folders |= entry->d_name[0] != '.' && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 	}
+	if (ret == 0 && errno != 0)
+		ret = refuse(message, errno, dir, "%s", strerror(errno));
 	closedir(d);
 	if (ret == 0 && list->nb == before)
 		return refuse(message, ENODATA, dir,
@@ -193,12 +203,15 @@ scan_list_has(const char *dir)
 	bool found = false;
 	DIR *d = opendir(dir);
 
-	while (d != NULL && !found && (entry = readdir(d)) != NULL)
+	if (d == NULL)
+		return false;
+	while (!found && (entry = next_entry(d)) != NULL)
 		found = snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) <
 				(int)sizeof(path) &&
 			scan_stem_length(path) > 0;
-	if (d != NULL)
-		closedir(d);
+	/* scan_list_add() says why the rest of it cannot be read */
+	found = found || errno != 0;
+	closedir(d);
 	return found;
 }
 

@@ -34,7 +34,10 @@ int scan_list_try(struct scan_list *list, const char *path, char message[SCAN_LI
 /** Add as scan_list_try(); errors are printed. */
 int scan_list_add(struct scan_list *list, const char *path);
 
-/** @return true if a directory has files of a run; nothing is printed */
+/**
+ * @return true if a directory has files of a run, or if reading it fails before one is found;
+ *   nothing is printed
+ */
 bool scan_list_has(const char *dir);
 
 /** Length of a path up to _frames or _images. @return 0: not such a file */

@@ -4,6 +4,7 @@
  * masks. ARROW_WRITE is the program that writes the files.
  */
 
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -171,6 +173,53 @@ test_dead_pixels_have_no_stage(void **state)
 	assert_int_equal(dead_pixels_add(file, 3 * PAGE, digest, ROWS, COLS, mask, &why), -EBADMSG);
 }
 
+struct dirent *__real_readdir(DIR *d);
+struct dirent *__wrap_readdir(DIR *d);
+struct dirent *__real_readdir64(DIR *d);
+struct dirent *__wrap_readdir64(DIR *d);
+
+static bool reading_fails;
+
+/* The first read of a directory returns all of its entries, or fails. */
+static bool
+readdir_fails(void)
+{
+	if (reading_fails)
+		errno = EIO;
+	return reading_fails;
+}
+
+struct dirent *
+__wrap_readdir(DIR *d)
+{
+	return readdir_fails() ? NULL : __real_readdir(d);
+}
+
+struct dirent *
+__wrap_readdir64(DIR *d)
+{
+	return readdir_fails() ? NULL : __real_readdir64(d);
+}
+
+/* A directory that cannot be read is no directory without runs. */
+static void
+test_a_directory_that_cannot_be_read_is_an_error(void **state)
+{
+	char message[SCAN_LIST_MESSAGE_LEN], empty[] = "/tmp/images_test.XXXXXX";
+	struct scan_list list = {0};
+
+	assert_non_null(mkdtemp(empty));
+	assert_false(scan_list_has(empty));
+	assert_int_equal(scan_list_try(&list, empty, message), -ENODATA);
+	reading_fails = true;
+	assert_true(scan_list_has(empty));
+	assert_int_equal(scan_list_try(&list, empty, message), -EIO);
+	reading_fails = false;
+	assert_non_null(strstr(message, strerror(EIO)));
+	scan_list_free(&list);
+	rmdir(empty);
+}
+
 static int
 setup(void **state)
 {
@@ -199,6 +248,7 @@ main(void)
 		cmocka_unit_test(test_pixels_of_missing_packets_have_no_value),
 		cmocka_unit_test(test_dead_pixels_have_no_stage),
 		cmocka_unit_test(test_another_format_is_refused),
+		cmocka_unit_test(test_a_directory_that_cannot_be_read_is_an_error),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
