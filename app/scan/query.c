@@ -298,7 +298,7 @@ query(const struct scan_list *list, const struct query_options *o)
 		ret = query_session(&session, sql, o);
 	} else {
 		query_print_error(session.error);
-		ret = 1;
+		ret = ret == -EINVAL ? QUERY_USAGE : 1;
 	}
 	sql_session_close(&session);
 	if (ret == QUERY_CUT || (ret == 0 && catalog.damaged + catalog.incomplete > 0))

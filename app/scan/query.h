@@ -34,7 +34,8 @@ struct query_options {
 
 /**
  * Execute a query and write its result to standard output. SIGINT cancels it.
- * @return exit status: 0; 1: an error, or damaged or incomplete files; 130: cancelled
+ * @return exit status: 0; 1: an error, or damaged or incomplete files; 2: a wrong `memory`; 130:
+ *   cancelled
  */
 int query(const struct scan_list *list, const struct query_options *o);
 
@@ -72,6 +73,9 @@ void query_print_error(const char *error);
 
 /** Print a warning of a catalog. @param arg  not used */
 void query_warn(void *arg, const char *text);
+
+/** Exit status if an option has a wrong value. */
+#define QUERY_USAGE 2
 
 /** Exit status of a query that SIGINT has cancelled, as a shell reports it. */
 #define QUERY_CANCELLED 130

@@ -12,6 +12,7 @@
 #include "eal/end.h"
 #include "eal/start.h"
 #include "escaped_text.h"
+#include "query.h"
 #include "scan/list.h"
 #include "serve.h"
 #include "serve_telemetry.h"
@@ -95,6 +96,7 @@ serve(struct scan_server_config *config)
 	struct scan_server *s;
 	struct duckdb_api api;
 	uint64_t until;
+	int ret;
 
 	if (duckdb_api_load(&api, message, sizeof(message)) < 0) {
 		escaped_line(stderr, "%s: %s", program_invocation_short_name, message);
@@ -102,7 +104,12 @@ serve(struct scan_server_config *config)
 	}
 	config->worker.api = &api;
 	try_paths(&config->worker);
-	if (try_engine(&config->worker, message) < 0 || scan_server_open(&s, config, message) < 0) {
+	ret = try_engine(&config->worker, message);
+	if (ret < 0) {
+		escaped_line(stderr, "%s: %s", program_invocation_short_name, message);
+		return ret == -EINVAL ? QUERY_USAGE : 1;
+	}
+	if (scan_server_open(&s, config, message) < 0) {
 		escaped_line(stderr, "%s: %s", program_invocation_short_name, message);
 		return 1;
 	}

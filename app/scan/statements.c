@@ -233,7 +233,7 @@ execute_local(void *arg, const char *sql)
 		.join = true};
 	struct engine *e;
 	bool missing, damaged;
-	int status;
+	int status, ret;
 
 	e = engine_create(l, &missing);
 	if (e == NULL)
@@ -244,11 +244,12 @@ execute_local(void *arg, const char *sql)
 	} else {
 		engine_free(l->engine);
 		e->opened = true;
-		if (sql_session_open(&e->session, &l->api, &e->catalog, &limits) < 0) {
+		ret = sql_session_open(&e->session, &l->api, &e->catalog, &limits);
+		if (ret < 0) {
 			query_print_error(e->session.error);
 			engine_free(e);
 			l->engine = NULL;
-			return 1;
+			return ret == -EINVAL ? QUERY_USAGE : 1;
 		}
 	}
 	l->engine = e;

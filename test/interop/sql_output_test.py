@@ -253,9 +253,12 @@ def behaviour(scan, directory):
     scan.run('DROP TABLE x', status=1, said='expected a SELECT statement')
     scan.run('SELECT 1', '--format', 'xml', status=2, said='expected table, csv, json or arrow')
     scan.run('SELECT 1', '--threads', '0', status=2, said='expected 1 to 9999')
-    scan.run('SELECT 1', '--memory', 'much', status=1, said="memory_limit = 'much'")
+    for size in ('much', '5'):
+        scan.run('SELECT 1', '--memory', size, status=2,
+                 said=f'--memory: expected a size such as 8GB, not {size}\n')
     scan.run('SELECT 1', '--csv', '-', status=2, said='--sql cannot be used with')
-    scan.run('SELECT 1', status=1, said='set BRAGGLINE_DUCKDB to the path of libduckdb.so',
+    scan.run('SELECT 1', status=1, said='set BRAGGLINE_DUCKDB to the path of libduckdb.so of a release '
+             "of DuckDB; in the source tree, 'make deps' installs",
              env={**os.environ, 'BRAGGLINE_DUCKDB': '/nonexistent'})
     scan.run('SELECT count(*) FROM lyso_7.frames', '--threads', '2', '--memory', '1GB', '--unordered')
     done = subprocess.run([scan.program, directory, '--format', 'csv'], check=False, capture_output=True)

@@ -258,6 +258,11 @@ def command_lines(pair):
         done = subprocess.run([pair.program, '--device', 'roce:port=x', *words], check=False,
                               capture_output=True, text=True)
         want(done.returncode == 2 and said in done.stderr, words, done.stderr)
+    # found by the engine, before the device is opened
+    done = subprocess.run([*pair.eal('client'), *serve, '--memory', '5', pair.where], check=False,
+                          capture_output=True, text=True)
+    want(done.returncode == 2 and done.stderr.endswith(
+        '--memory: expected a size such as 8GB, not 5\n'), done.returncode, done.stderr)
 
 
 def rights(pair):

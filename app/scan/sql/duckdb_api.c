@@ -31,7 +31,8 @@ duckdb_api_load(struct duckdb_api *api, char *problem, size_t size)
 	if (api->library == NULL) {
 		snprintf(problem, size,
 			"cannot load DuckDB's C library: %s; set " DUCKDB_VARIABLE
-			" to the path of libduckdb.so",
+			" to the path of libduckdb.so of a release of DuckDB; in the source tree, "
+			"'make deps' installs one below .deps",
 			dlerror());
 		return -ENOENT;
 	}

@@ -115,10 +115,14 @@ configure(struct sql_session *s, const struct sql_limits *limits, duckdb_config 
 	for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
 		if (settings[i].value == NULL)
 			continue;
-		if (s->api->set_config(config, settings[i].name, settings[i].value) !=
+		if (s->api->set_config(config, settings[i].name, settings[i].value) ==
 			DUCKDB_SUCCESS)
-			return session_error(s, -EIO, "DuckDB %s does not accept %s = '%s'",
-				s->api->library_version(), settings[i].name, settings[i].value);
+			continue;
+		if (settings[i].value == limits->memory)
+			return session_error(s, -EINVAL,
+				"--memory: expected a size such as 8GB, not %s", limits->memory);
+		return session_error(s, -EIO, "DuckDB %s does not accept %s = '%s'",
+			s->api->library_version(), settings[i].name, settings[i].value);
 	}
 	return 0;
 }

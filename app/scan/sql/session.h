@@ -78,7 +78,8 @@ struct sql_session {
 
 /**
  * Open an engine.
- * @return 0; -EIO: `error` says why. Call sql_session_close() in both cases
+ * @return 0; -EINVAL: `memory` is no size; -EIO. `error` says why. Call sql_session_close() in all
+ *   cases
  */
 int sql_session_open(struct sql_session *s, const struct duckdb_api *api,
 	struct sql_catalog *catalog, const struct sql_limits *limits);

@@ -828,7 +828,8 @@ options(void **state)
 	/* they reach the engine */
 	new_statement(&ours, &s, "SELECT count(*) FROM range(10)");
 	check(ours.driver.StatementSetOption(&s, "adbc.braggline.memory", "much", &error), &error);
-	expect_error(&s, ADBC_STATUS_IO, "HY000", 1, "memory_limit = 'much'");
+	expect_error(&s, ADBC_STATUS_INVALID_ARGUMENT, "HY024", 2,
+		"--memory: expected a size such as 8GB, not much");
 	check(ours.driver.StatementSetOption(&s, "adbc.braggline.memory", "1GB", &error), &error);
 	check(ours.driver.StatementSetOption(&s, "adbc.braggline.unordered", "true", &error),
 		&error);
