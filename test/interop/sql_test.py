@@ -32,6 +32,9 @@ OTHERS = {'frames': ['receive_time', 'sum', 'missing'],
 PEAKS = {'frames': ['peaks', 'shell_peaks'],
          'images': ['peak_fs', 'peak_ss', 'peak_intensity', 'peak_pixels', 'peak_panel']}
 
+# what sql_run prints of a result as Arrow stream
+STREAM = ('bytes', 'hash', 'rows', 'row_hash', 'batches', 'names')
+
 
 def skip(what):
     print(f'SKIPPED: {what} is missing (make deps)')
@@ -128,7 +131,8 @@ class Generator:
 
     def lists(self):
         """Statements whose columns are lists, of which some may be past the engine."""
-        form = self.r.choice([self.list_columns, self.list_columns, self.list_join, self.list_other])
+        form = self.r.choice([self.list_columns, self.list_columns, self.list_join, self.list_other,
+                              self.list_batches])
         return form()
 
     def list_columns(self):
@@ -151,6 +155,18 @@ class Generator:
                           f' LIMIT {self.r.randrange(40)} OFFSET {self.r.randrange(20)}')
         distinct = self.pick('', '', '', '', 'DISTINCT ', 'DISTINCT ON (kind) ')
         return f'SELECT {distinct}{select} FROM {name} {alias}{self.where("", table)}{order}{limit}'
+
+    def list_batches(self):
+        """Many rows of many batches."""
+        name, kind, *_ = self.r.choice(RUNS)
+        names = OTHERS['images'] + NUMBERS['images'] + (PEAKS['images'] if 'peaks' in kind else [])
+        columns = ', '.join(f't.{c}' for c in self.r.sample(names, self.r.randrange(1, len(names))))
+        run = quoted(name)
+        source = self.pick(f'{run}.images t', f'{run}.images t', f'{run}.images t, range(3) q(i)',
+                           f'{run}.images t JOIN {run}.frames f USING (frame)')
+        where = self.pick('', '', f' WHERE t.frame % {self.r.randrange(2, 9)} > 0',
+                          f' WHERE t.frame <> {self.number()}', ' WHERE t.kind <> 1')
+        return f'SELECT {columns} FROM {source}{where}'
 
     def list_join(self):
         run = quoted(self.r.choice(RUNS)[0])
@@ -380,25 +396,36 @@ def compare(statements, native, found, how):
 
 
 def deferred_lists(program, directory, generator, statements, number):
-    """Both plans give the same Arrow stream, byte for byte."""
+    """
+    Both plans give the same Arrow stream, byte for byte. Chunks of handles that have the rows of
+    several batches, as in a server, give the same rows.
+    """
     statements = statements[:number // 4] + [generator.lists() for _ in range(number)]
-    plain, _ = run_all(program, 'plain', 1, directory, statements)
-    found, _ = run_all(program, 'deferred', 1, directory, statements)
-    failed = some = 0
-    for sql, one, other in zip(statements, plain, found):
-        # errors inside of the engine have addresses after the first line
-        want(str(one[1]).split('\n')[0] == str(other[1]).split('\n')[0], f'deferred: {sql}\n', other[1], '\nplain:', one[1])
-        if one[1] is not None:
+    plans = [run_all(program, how, 1, directory, statements)[0]
+             for how in ('plain', 'deferred', 'joined')]
+    failed = some = fewer = 0
+    for sql, *results in zip(statements, *plans):
+        for how, (_, error) in zip(('deferred', 'joined'), results[1:]):
+            # errors inside of the engine have addresses after the first line
+            want(str(error).split('\n')[0] == str(results[0][1]).split('\n')[0],
+                 f'{how}: {sql}\n', error, '\nplain:', results[0][1])
+        if results[0][1] is not None:
             failed += 1
             continue
-        want(one[0][0][:2] == other[0][0][:2], f'deferred ({other[0][0][2]}): {sql}\n', other[0][0],
-             '\nplain:', one[0][0])
-        want(one[0][0][2] == '', 'the plain plan defers', one)
-        some += other[0][0][2] != ''
+        plain, deferred, joined = (dict(zip(STREAM, rows[0])) for rows, _ in results)
+        want(plain['names'] == '', 'the plain plan defers', plain)
+        for key in ('bytes', 'hash'):
+            want(plain[key] == deferred[key], f'deferred: {sql}\n', deferred, '\nplain:', plain)
+        for key in ('rows', 'row_hash'):
+            want(plain[key] == joined[key], f'joined: {sql}\n', joined, '\nplain:', plain)
+        want(deferred['names'] == joined['names'], sql, deferred, joined)
+        some += deferred['names'] != ''
+        fewer += int(joined['batches']) < int(deferred['batches'])
     want(failed < len(statements) / 5, failed, 'statements fail')
     want(number < 50 or some > number / 5, some, 'statements are deferred')
+    want(number < 50 or fewer > number / 20, fewer, 'statements have joined batches')
     print(f'deferred: {len(statements)} statements, {failed} with an error, {some} with lists past the '
-          'engine: the same')
+          f'engine, {fewer} with joined batches: the same')
 
 
 def main():
