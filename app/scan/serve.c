@@ -80,12 +80,13 @@ poll_until_signal(struct scan_server *s)
 {
 	uint64_t alive_at = 0;
 
-	while (signalled == 0) {
+	while (signalled == 0 && !scan_server_lost_device(s)) {
 		service_manager_beat(&alive_at, xfer_qp_clock());
 		scan_server_pause(s, scan_server_poll(s));
 	}
 	service_manager_stopping();
-	LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));
+	if (signalled != 0)
+		LOG(NOTICE, "stopping on signal: %s\n", strsignal(signalled));
 }
 
 int
@@ -96,7 +97,7 @@ serve(struct scan_server_config *config)
 	struct scan_server *s;
 	struct duckdb_api api;
 	uint64_t until;
-	int ret;
+	int ret, status;
 
 	if (duckdb_api_load(&api, message, sizeof(message)) < 0) {
 		escaped_line(stderr, "%s: %s", program_invocation_short_name, message);
@@ -120,6 +121,8 @@ serve(struct scan_server_config *config)
 	service_manager_status(message);
 	service_manager_ready();
 	poll_until_signal(s);
+	/* without its device the service manager starts it again */
+	status = scan_server_lost_device(s) ? 1 : 0;
 	scan_server_stop(s);
 	until = xfer_qp_clock() + STOP_MS;
 	while (!scan_server_is_idle(s) && xfer_qp_clock() < until)
@@ -141,10 +144,10 @@ serve(struct scan_server_config *config)
 	if (!scan_server_is_idle(s)) {
 		/* engines that do not notice an interrupt, peers that are gone: free nothing */
 		LOG(WARNING, "sessions are still open after the time limit: the process exits\n");
-		_exit(0);
+		_exit(status);
 	}
 	serve_telemetry_close();
 	eal_block_interrupts();
 	scan_server_close(s);
-	return 0;
+	return status;
 }

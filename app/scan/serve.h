@@ -11,7 +11,7 @@
 void serve_prepare(void);
 
 /**
- * Serve until SIGTERM or SIGINT. EAL must have started.
+ * Serve until SIGTERM or SIGINT, or until the device is removed or fails. EAL must have started.
  * @return exit status
  */
 int serve(struct scan_server_config *config);

@@ -102,6 +102,7 @@ struct scan_server {
 	unsigned int nb_files; /* registered */
 	unsigned int turn;
 	bool stopping;
+	bool removed; /* the device was removed or has failed */
 	uint8_t addr[16];
 	struct poll_pause pause;
 	unsigned int nb_used; /* all sessions after these are FREE */
@@ -596,6 +597,10 @@ take_event(struct scan_server *s, const struct rdma_event *event, uint64_t now)
 		take_request(s, event, now);
 		return;
 	}
+	if (event->type == RDMA_EVENT_DEVICE_REMOVED) {
+		s->removed = true;
+		LOG(ERR, "device %s was removed or has failed; the server ends\n", s->info.name);
+	}
 	c = event->conn != NULL ? rdma_conn_context(event->conn) : NULL;
 	if (c == NULL || c->conn != event->conn)
 		return;
@@ -909,6 +914,12 @@ void
 scan_server_pause(struct scan_server *s, bool busy)
 {
 	poll_pause(&s->pause, busy, busy ? POLL_NOTHING : expected(s));
+}
+
+bool
+scan_server_lost_device(const struct scan_server *s)
+{
+	return s->removed;
 }
 
 void

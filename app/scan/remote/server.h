@@ -65,6 +65,9 @@ bool scan_server_poll(struct scan_server *s);
 /** Pause after scan_server_poll(). @param busy  what it has returned */
 void scan_server_pause(struct scan_server *s, bool busy);
 
+/** Whether the device was removed or has failed, which was logged: no client can connect again. */
+bool scan_server_lost_device(const struct scan_server *s);
+
 /** End all sessions, and notify the clients. Poll until scan_server_is_idle(). */
 void scan_server_stop(struct scan_server *s);
 

@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include <rte_eal.h>
+#include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
 #include "../roce/ring_port.h"
@@ -1557,6 +1558,23 @@ random_orders(void **state)
 	assert_int_equal(scan_server_get_counters(server)->refused[SCAN_REASON_ORDER], 0);
 }
 
+/* A server whose port was removed says so, and can be closed. The port is gone: the last test. */
+static void
+device_removed(void **state)
+{
+	uint16_t port;
+
+	open_server(&plain);
+	(void)connect_peer(0);
+	assert_false(scan_server_lost_device(server));
+	assert_int_equal(rte_eth_dev_get_port_by_name("net_ring_serve1", &port), 0);
+	assert_int_equal(rte_eth_dev_stop(port), 0);
+	assert_int_equal(rte_eth_dev_close(port), 0);
+	wait_for(scan_server_lost_device(server));
+	wait_for(scan_server_is_idle(server));
+	assert_int_equal(scan_server_get_counters(server)->lost, 1);
+}
+
 /* ---- main ------------------------------------------------------------------------------------ */
 
 static void
@@ -1651,6 +1669,7 @@ main(void)
 		cmocka_unit_test_teardown(hostile, no_server),
 		cmocka_unit_test_teardown(random_messages, no_server),
 		cmocka_unit_test_teardown(random_orders, no_server),
+		cmocka_unit_test_teardown(device_removed, no_server),
 	};
 	char problem[1024];
 
