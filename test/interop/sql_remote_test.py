@@ -273,6 +273,9 @@ def rights(pair):
                       ({'user': 'nobody', 'key': 'ana'}, 'wrong identity or key')):
         done = pair.run('FROM lyso_7.frames', **who)
         want(done.returncode == 1 and said in done.stderr.decode(), who, done.stderr.decode())
+    for name in 'ana', '(unknown)':
+        want(f'scan: refused address={CLIENT} claims={name}: wrong identity or key\n' in
+             pair.said().decode(), pair.said().decode())
 
 
 def ends(pair, telemetry):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "xfer/admission.h"
 #include "xfer/keyring.h"
 #include "xfer/qp.h"
+#include "xfer/refusal_log.h"
 
 RTE_LOG_REGISTER(scan_server_logtype, braggline.scan.server, NOTICE);
 
@@ -94,6 +96,7 @@ struct scan_server {
 	struct scan_server_config config;
 	struct xfer_keyring keys;
 	struct admission admission;
+	struct refusal_limit refusal_limit;
 	struct rdma_dev *dev;
 	struct rdma_dev_info info;
 	struct rdma_conn *listener;
@@ -155,15 +158,47 @@ send_unsent(struct session *c)
 	c->until = xfer_qp_clock() + LEAVE_MS;
 }
 
+/*
+ * Count a refusal of a client that is not authenticated, and log it.
+ * @param claims  identity that the client names; "": not in the keyring
+ */
+static void
+count_stranger(
+	struct scan_server *s, const uint8_t addr[16], const char *claims, enum scan_reason reason)
+{
+	char address[REFUSAL_ADDRESS_LEN];
+
+	COUNT(s->counters.refused[reason], 1);
+	if (refusal_limit_take(&s->refusal_limit, addr, xfer_qp_clock()))
+		LOG(NOTICE, "refused address=%s claims=%s: %s\n", refusal_address(addr, address),
+			claims[0] != '\0' ? claims : "(unknown)", scan_reason_name(reason));
+}
+
+/* Count the refusal of a session, and log it. */
+static void
+count_refusal(struct session *c, enum scan_reason reason)
+{
+	/* the key is found before the rights and the number of sessions are checked */
+	const bool authenticated =
+		c->state == UP || (c->proof.key != NULL && reason != SCAN_REASON_KEY);
+	char address[REFUSAL_ADDRESS_LEN];
+
+	if (!authenticated) {
+		count_stranger(c->server, c->end[0].addr, c->identity.name, reason);
+		return;
+	}
+	COUNT(c->server->counters.refused[reason], 1);
+	LOG(NOTICE, "refused address=%s identity=%s: %s\n",
+		refusal_address(c->end[0].addr, address), c->identity.name,
+		scan_reason_name(reason));
+}
+
 static void
 refuse(struct session *c, enum scan_reason reason)
 {
 	if (c->state != PROVING && c->state != UP)
 		return;
-	COUNT(c->server->counters.refused[reason], 1);
-	LOG(NOTICE, "session of %s refused: %s\n",
-		c->state == UP ? c->identity.name : "(not authenticated)",
-		scan_reason_name(reason));
+	count_refusal(c, reason);
 	if (c->worker != NULL)
 		scan_worker_stop(c->worker);
 	leave_admission(c);
@@ -482,10 +517,12 @@ static const struct xfer_qp_ops link_ops = {
 /* ---- connections ----------------------------------------------------------------------------- */
 
 static void
-reject(const struct rdma_event *event, enum scan_reason reason)
+reject(struct scan_server *s, const struct rdma_event *event, const struct admission_peer *peer,
+	enum scan_reason reason)
 {
 	const struct scan_reject r = {SCAN_MAGIC, SCAN_VERSION, reason};
 
+	count_stranger(s, peer->addr, xfer_keyring_find(&s->keys, peer->identity)->name, reason);
 	(void)rdma_conn_reject(event->conn, &r, sizeof(r));
 }
 
@@ -555,8 +592,7 @@ take_request(struct scan_server *s, const struct rdma_event *event, uint64_t now
 		? admission_enter(&s->admission, &peer, c, now, &evicted)
 		: -EBUSY;
 	if (place < 0) {
-		COUNT(s->counters.refused[SCAN_REASON_BUSY], 1);
-		reject(event, s->stopping ? SCAN_REASON_STOPPING : SCAN_REASON_BUSY);
+		reject(s, event, &peer, s->stopping ? SCAN_REASON_STOPPING : SCAN_REASON_BUSY);
 		return;
 	}
 	if (evicted != NULL) {
@@ -574,8 +610,7 @@ take_request(struct scan_server *s, const struct rdma_event *event, uint64_t now
 		c->state = PROVING;
 		return;
 	}
-	COUNT(s->counters.refused[reason], 1);
-	reject(event, reason);
+	reject(s, event, &peer, reason);
 	leave_admission(c);
 	c->state = CLOSING;
 }
@@ -859,6 +894,7 @@ scan_server_poll(struct scan_server *s)
 {
 	const uint64_t now = xfer_qp_clock();
 	struct rdma_event event[EVENTS];
+	uint64_t not_logged;
 	struct session *c;
 	unsigned int i, n;
 	bool busy = false;
@@ -879,6 +915,12 @@ scan_server_poll(struct scan_server *s)
 			c->place = -1;
 			refuse(c, SCAN_REASON_LATE);
 		}
+		not_logged = refusal_limit_poll(&s->refusal_limit, now);
+		if (not_logged > 0)
+			LOG(NOTICE,
+				"refused: %" PRIu64 " more clients that are not authenticated "
+				"within %u s, not logged\n",
+				not_logged, REFUSAL_LIMIT_MS / 1000);
 	}
 	return busy;
 }

@@ -8,7 +8,6 @@
 #define STORE_AUDIT_LOG_H
 
 #include <inttypes.h>
-#include <stdbool.h>
 
 #include <rte_log.h>
 
@@ -44,33 +43,5 @@ struct store_audit {
 
 /** Get the counters of a name; create them if there is space. @return NULL: no space */
 struct store_audit_counts *store_audit_of(struct store_audit *a, const char *name);
-
-/** Rate limit for warnings about peers that are not authenticated: per network, and in total. */
-#define STORE_WARN_MS	    10000 /**< period of the limit */
-#define STORE_WARN_PREFIXES 16
-#define STORE_WARN_PER_ONE  3
-#define STORE_WARN_IN_ALL   20
-
-struct store_warnings {
-	uint64_t begin; /**< begin of the period, ms; 0: no warning yet */
-	unsigned int nb;
-	uint64_t suppressed; /**< in this period */
-	struct {
-		uint8_t addr[16];
-		unsigned int nb;
-	} prefix[STORE_WARN_PREFIXES];
-	unsigned int nb_prefixes;
-	uint64_t suppressed_ever;
-};
-
-/** @return true: log this warning */
-bool store_warnings_take(struct store_warnings *w, const uint8_t addr[16], uint64_t now);
-
-/** Update the period. @return number of warnings suppressed in a period that is over */
-uint64_t store_warnings_poll(struct store_warnings *w, uint64_t now);
-
-/** An address as text; mapped addresses are written as IPv4. */
-#define STORE_ADDRESS_LEN 46
-const char *store_audit_address(const uint8_t addr[16], char text[STORE_ADDRESS_LEN]);
 
 #endif /* STORE_AUDIT_LOG_H */

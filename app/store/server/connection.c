@@ -52,17 +52,16 @@ leave_admission(struct store_connection *c)
 }
 
 /* Write an audit message about a connection: identity, address, run. */
-#define AUDIT_CONN(level, c, what, fmt, ...)                                                   \
-	do {                                                                                   \
-		char address_[STORE_ADDRESS_LEN];                                              \
-		AUDIT(level,                                                                   \
-			what " identity=%s key=%016" PRIx64 " address=%s receiver_id=%" PRIu64 \
-			     " run=%s:%016" PRIx64 " incarnation=%016" PRIx64 fmt,             \
-			(c)->identity.name, (c)->fingerprint,                                  \
-			store_audit_address((c)->peer.addr, address_),                         \
-			(c)->handshake.receiver.node, (c)->handshake.request.name,             \
-			(c)->handshake.request.run, (c)->handshake.request.incarnation,        \
-			##__VA_ARGS__);                                                        \
+#define AUDIT_CONN(level, c, what, fmt, ...)                                                     \
+	do {                                                                                     \
+		char address_[REFUSAL_ADDRESS_LEN];                                              \
+		AUDIT(level,                                                                     \
+			what " identity=%s key=%016" PRIx64 " address=%s receiver_id=%" PRIu64   \
+			     " run=%s:%016" PRIx64 " incarnation=%016" PRIx64 fmt,               \
+			(c)->identity.name, (c)->fingerprint,                                    \
+			refusal_address((c)->peer.addr, address_), (c)->handshake.receiver.node, \
+			(c)->handshake.request.name, (c)->handshake.request.run,                 \
+			(c)->handshake.request.incarnation, ##__VA_ARGS__);                      \
 	} while (0)
 
 /*
@@ -72,16 +71,16 @@ leave_admission(struct store_connection *c)
 static void
 audit_refusal(struct store_connection *c, enum xfer_reason reason)
 {
-	char address[STORE_ADDRESS_LEN];
+	char address[REFUSAL_ADDRESS_LEN];
 
 	if (c->fingerprint != 0) {
 		if (c->counts != NULL)
 			c->counts->refused++;
 		AUDIT_CONN(NOTICE, c, "refused", " reason=%s state=%s", xfer_reason_name(reason),
 			store_connection_state_name(c->state));
-	} else if (store_warnings_take(&c->shared->warnings, c->peer.addr, xfer_qp_clock())) {
+	} else if (refusal_limit_take(&c->shared->warnings, c->peer.addr, xfer_qp_clock())) {
 		AUDIT(NOTICE, "refused address=%s claims=%s reason=%s state=%s",
-			store_audit_address(c->peer.addr, address),
+			refusal_address(c->peer.addr, address),
 			c->identity.name[0] != '\0' ? c->identity.name : "(unknown)",
 			xfer_reason_name(reason), store_connection_state_name(c->state));
 	}

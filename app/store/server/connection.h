@@ -12,6 +12,7 @@
 #include "xfer/auth.h"
 #include "xfer/qp.h"
 #include "xfer/mr.h"
+#include "xfer/refusal_log.h"
 #include "server/audit_log.h"
 #include "io/bodies.h"
 #include "io/body_check.h"
@@ -80,7 +81,7 @@ struct store_shared {
 	uint32_t commit_ms;
 	uint8_t addr[16];
 	struct admission admission;
-	struct store_warnings warnings;
+	struct refusal_limit warnings;
 	struct store_audit audit;
 	unsigned int nb_free; /**< free connections */
 	struct store_bodies bodies;

@@ -292,11 +292,11 @@ expire(struct store *s, uint64_t now)
 
 	while ((c = admission_expire(&s->shared.admission, now)) != NULL)
 		store_connection_late(c);
-	nb = store_warnings_poll(&s->shared.warnings, now);
+	nb = refusal_limit_poll(&s->shared.warnings, now);
 	if (nb > 0)
 		AUDIT(NOTICE,
 			"refused: %" PRIu64 " more unauthenticated peers within %u s, not logged",
-			nb, STORE_WARN_MS / 1000);
+			nb, REFUSAL_LIMIT_MS / 1000);
 }
 
 static void

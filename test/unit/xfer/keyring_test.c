@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "xfer/admission.h"
-#include "server/audit_log.h"
 #include "xfer/keyring.h"
+#include "xfer/refusal_log.h"
 
 #define HEX32 "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 #define KEY   "key = hex:" HEX32 "\n"
@@ -242,24 +242,24 @@ test_files(void **state)
 static void
 test_warnings(void **state)
 {
-	static struct store_warnings w;
+	static struct refusal_limit w;
 	uint8_t addr[16] = {[10] = 0xff, [11] = 0xff, 10, 0, 0, 1};
 	unsigned int i, nb = 0;
 
 	for (i = 0; i < 100; i++) {
 		addr[15] = i;
-		nb += store_warnings_take(&w, addr, 1 + i);
+		nb += refusal_limit_take(&w, addr, 1 + i);
 	}
-	assert_int_equal(nb, STORE_WARN_PER_ONE);
+	assert_int_equal(nb, REFUSAL_LIMIT_PER_PREFIX);
 	for (i = 0; i < 100; i++) {
 		addr[14] = 1 + i;
-		nb += store_warnings_take(&w, addr, 200);
+		nb += refusal_limit_take(&w, addr, 200);
 	}
-	assert_int_equal(nb, STORE_WARN_IN_ALL);
-	assert_int_equal(store_warnings_poll(&w, STORE_WARN_MS), 0);
-	assert_int_equal(store_warnings_poll(&w, 1 + STORE_WARN_MS), 200 - STORE_WARN_IN_ALL);
-	assert_true(store_warnings_take(&w, addr, 2 + STORE_WARN_MS));
-	assert_int_equal(w.suppressed_ever, 200 - STORE_WARN_IN_ALL);
+	assert_int_equal(nb, REFUSAL_LIMIT_IN_ALL);
+	assert_int_equal(refusal_limit_poll(&w, REFUSAL_LIMIT_MS), 0);
+	assert_int_equal(refusal_limit_poll(&w, 1 + REFUSAL_LIMIT_MS), 200 - REFUSAL_LIMIT_IN_ALL);
+	assert_true(refusal_limit_take(&w, addr, 2 + REFUSAL_LIMIT_MS));
+	assert_int_equal(w.suppressed_ever, 200 - REFUSAL_LIMIT_IN_ALL);
 }
 
 /* An identity with many addresses does not displace the entries of other identities. */
