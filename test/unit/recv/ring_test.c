@@ -214,7 +214,10 @@ immediate_wraps(void **state)
 	compare_with_udp(first, 40);
 }
 
-/** After a jump of the number, a poll looks for some of the skipped frames, and the next one goes on. */
+/**
+ * After a jump of the frame number, a poll looks up some of the skipped frames, and the next poll
+ * continues.
+ */
 static void
 jump_takes_several_polls(void **state)
 {
