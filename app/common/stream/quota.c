@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "arrow/names.h"
+#include "counter.h"
 #include "stream/ended.h"
 #include "stream/writer.h"
 
@@ -101,7 +102,7 @@ void
 stream_quota_apply(struct stream_quota *q, uint64_t bytes, uint64_t closed)
 {
 	/* the measurement may not include files that were completed meanwhile */
-	q->used = bytes + (q->closed - closed) + q->open;
+	counter_set(&q->used, bytes + (q->closed - closed) + q->open);
 }
 
 /* A measurement by a thread. Thread and owner share it; the last one to release it frees it. */

@@ -411,7 +411,7 @@ write_batch(struct stream_writer *w, const struct stream_batch *b, const struct 
 	f->last = b->xfer.sequence;
 	f->empty = false;
 	if (w->config.quota != NULL) {
-		w->config.quota->used += item->bytes;
+		counter_add(&w->config.quota->used, item->bytes);
 		w->config.quota->open += item->bytes;
 		f->charged += item->bytes;
 	}
@@ -1129,7 +1129,7 @@ add_closed(struct stream_writer *w, struct stream_file *f)
 		    f->file.uncut) < 0)
 		stream_writer_log(w, true, "cannot allocate the list of files");
 	if (w->config.quota != NULL) {
-		w->config.quota->used += f->file.size - f->charged;
+		counter_add(&w->config.quota->used, f->file.size - f->charged);
 		w->config.quota->open -= f->charged;
 		w->config.quota->closed += f->file.size;
 	}

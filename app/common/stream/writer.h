@@ -41,8 +41,8 @@
  * removed.
  */
 struct stream_quota {
-	uint64_t limit; /**< bytes; 0: no limit */
-	uint64_t used;
+	uint64_t limit;	 /**< bytes; 0: no limit */
+	uint64_t used;	 /**< any thread may read it: counter.h */
 	uint64_t open;	 /**< part of `used`: files that are being written */
 	uint64_t closed; /**< bytes of files that were completed, since the start */
 	/** a thread examines the disk: the caller of the writers may not wait for it */

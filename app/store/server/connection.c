@@ -7,6 +7,7 @@
 #include <rte_log.h>
 
 #include "arrow/tables.h"
+#include "counter.h"
 #include "io/body_memory.h"
 #include "fail_point.h"
 #include "xfer/msg.h"
@@ -311,7 +312,7 @@ work_closing(struct store_connection *c)
 	xfer_auth_end(&c->handshake);
 	xfer_identity_forget(&c->identity);
 	if (c->run != NULL)
-		c->run->connection = NULL;
+		COUNTER_SET(c->run->connection, NULL);
 	if (c->counts != NULL)
 		c->counts->connections--;
 	enter(c, STORE_FREE);
@@ -810,7 +811,7 @@ own_run(struct store_connection *c)
 		return false;
 	}
 	c->run = run;
-	run->connection = c;
+	COUNTER_SET(run->connection, c);
 	return true;
 }
 

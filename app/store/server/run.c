@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "clock.h"
+#include "counter.h"
 #include "log.h"
 #include "recovery/recovery.h"
 #include "arrow/tables.h"
@@ -164,7 +165,7 @@ store_run_report_differing(const struct store_run *r, unsigned int table, uint64
 		r->name, r->incarnation, sequence, arrow_table_name(table), what, path);
 }
 
-/* Held while another thread reads the writers of runs, and while one is freed. */
+/* Held while another thread reads runs and their writers, and while one begins or is freed. */
 static pthread_mutex_t view_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void
@@ -172,6 +173,14 @@ show_run(struct store_run *r, bool visible)
 {
 	pthread_mutex_lock(&view_lock);
 	r->visible = visible;
+	pthread_mutex_unlock(&view_lock);
+}
+
+static void
+reset_run(struct store_run *r, const struct store_run *to)
+{
+	pthread_mutex_lock(&view_lock);
+	*r = *to;
 	pthread_mutex_unlock(&view_lock);
 }
 
@@ -189,7 +198,7 @@ free_run(struct store_run *r)
 	}
 	if (r->owner != NULL)
 		r->owner->nb_runs--;
-	memset(r, 0, sizeof(*r));
+	reset_run(r, &(struct store_run){0});
 }
 
 /* Create a run without its files, which are read later. */
@@ -200,12 +209,13 @@ make_run(struct store_runs *s, struct store_run *r, const struct xfer_auth *h)
 	struct arrow_identity identity;
 	unsigned int i;
 
-	*r = (struct store_run){
-		.used = true,
-		.receiver_id = h->receiver.node,
-		.run = h->request.run,
-		.incarnation = h->request.incarnation,
-	};
+	reset_run(r,
+		&(struct store_run){
+			.used = true,
+			.receiver_id = h->receiver.node,
+			.run = h->request.run,
+			.incarnation = h->request.incarnation,
+		});
 	memcpy(r->name, h->request.name, sizeof(r->name));
 	identity = (struct arrow_identity){r->receiver_id, r->run, r->incarnation, NULL};
 	if (stream_source_dir(r->dir, s->files.root, r->name, &identity) < 0)
@@ -567,7 +577,6 @@ store_runs_view(const struct store_runs *s, unsigned int run, unsigned int table
 	struct store_stream_view *view)
 {
 	const struct store_run *r;
-	unsigned int i;
 	bool visible;
 
 	if (run >= STORE_RUNS || table >= XFER_TABLES)
@@ -580,16 +589,12 @@ store_runs_view(const struct store_runs *s, unsigned int run, unsigned int table
 		memcpy(view->run, r->name, sizeof(view->run));
 		view->receiver_id = r->receiver_id;
 		view->incarnation = r->incarnation;
-		view->connected = r->connection != NULL;
+		view->connected = __atomic_load_n(&r->connection, __ATOMIC_RELAXED) != NULL;
+		view->quota = s->files.quota;
+		view->quota_used = view->quota > 0 ? counter_get(&r->owner->quota.used) : 0;
 		stream_writer_stats_get(r->writer[table], &view->stats);
 	}
 	pthread_mutex_unlock(&view_lock);
-	view->quota = s->files.quota;
-	for (i = 0; i < STORE_RUNS && view->quota > 0; i++) {
-		if (s->receiver_id[i].nb_runs > 0 &&
-			s->receiver_id[i].receiver_id == view->receiver_id)
-			view->quota_used = s->receiver_id[i].quota.used;
-	}
 	return visible;
 }
 

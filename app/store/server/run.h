@@ -60,7 +60,8 @@ struct store_run {
 	bool ended; /**< the receiver has ended the run: stream/ended.h */
 	/** the recovery thread owns the writers: server/recovery_thread.h */
 	bool settling;
-	void *connection;    /**< the connection that uses the run; NULL: none */
+	/** the connection that uses the run; NULL: none. Other threads read it: COUNTER_SET() */
+	void *connection;
 	uint64_t idle_since; /**< ms; 0: the run has a connection */
 	bool visible;	     /**< to store_runs_view() */
 };
