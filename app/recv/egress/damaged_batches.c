@@ -13,6 +13,7 @@
 #include "io/durable_file.h"
 #include "io/own_file.h"
 #include "log.h"
+#include "plural.h"
 
 LOG_REGISTER("egress", "egress");
 
@@ -215,11 +216,13 @@ damaged_batches_save(const struct damaged_list *l, const char *directory)
 	ret = write_file(l, directory, path);
 	if (ret < 0)
 		LOG(ERR,
-			"cannot save %zu damaged batches of the journal in %s: %s. The journal is "
+			"cannot save %zu damaged %s of the journal in %s: %s. The journal is "
 			"unchanged; make room, or move it away and lose its batches\n",
-			l->nb, path[0] != '\0' ? path : directory, own_file_error(ret));
+			l->nb, plural(l->nb, "batch", "batches"),
+			path[0] != '\0' ? path : directory, own_file_error(ret));
 	else
-		LOG(ERR, "%zu damaged batches of the journal are saved in %s\n", l->nb, path);
+		LOG(ERR, "%zu damaged %s of the journal saved in %s\n", l->nb,
+			plural(l->nb, "batch", "batches"), path);
 	return ret;
 }
 
