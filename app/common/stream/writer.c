@@ -628,7 +628,7 @@ take_waiting(struct stream_writer *w)
 	struct waiting *q = &w->waiting;
 
 	for (; q->first < q->nb && take(w, &q->batch[q->first]); q->first++)
-		counter_set(&w->stats.pending, w->stats.pending - 1);
+		counter_sub(&w->stats.pending, 1);
 	if (q->first == 0 || q->first < q->nb / 2)
 		return;
 	memmove(q->batch, q->batch + q->first, (q->nb - q->first) * sizeof(*q->batch));
