@@ -20,7 +20,7 @@
 #define MAGIC	 "BLPROVED"
 #define RETRY_MS 10000 /* delay after an error */
 
-LOG_REGISTER("store.proved", "store");
+LOG_REGISTER("store.known_peers", "store");
 
 static uint64_t
 wall_ms(void)
