@@ -9,7 +9,7 @@
 #include "mcast/group.h"
 #include "net/nd.h"
 
-#define ROBUSTNESS     2      /* reports per membership_report_change (RFC 3376, 8.1) */
+#define ROBUSTNESS     2      /* reports per change of membership (RFC 3376, 8.1) */
 #define INTERVAL_MS    1000   /* interval between them (8.11) */
 #define OLD_QUERIER_MS 260000 /* Older Version Querier Present timeout: 2 x 125 s + 10 s (8.12) */
 
@@ -52,7 +52,7 @@ membership_expired(struct roce_control *c, struct roce_expiry *timer)
 		roce_expiry_start(c, timer, INTERVAL_MS / 2 + rte_rand_max(INTERVAL_MS / 2));
 }
 
-/** Report a membership_report_change at once, and repeat the report. */
+/** Report a change of membership at once, and repeat the report. */
 static void
 membership_report_change(
 	struct roce_control *c, struct roce_membership *m, enum roce_group_record record)
