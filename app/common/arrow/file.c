@@ -8,7 +8,6 @@
 
 #include "arrow/file.h"
 #include "arrow/batch.h"
-#include "counter.h"
 #include "fail_point.h"
 
 /* What to do about an error. */

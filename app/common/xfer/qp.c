@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include <openssl/crypto.h>
 #include <rte_errno.h>

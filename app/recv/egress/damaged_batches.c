@@ -9,7 +9,6 @@
 
 #include "arrow/tables.h"
 #include "egress/damaged_batches.h"
-#include "egress/kept_ledger.h"
 #include "io/durable_file.h"
 #include "io/own_file.h"
 #include "log.h"

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "arrow/names.h"
-#include "arrow/async_writer.h"
 #include "clock.h"
 #include "fail_point.h"
 #include "io/own_file.h"

@@ -8,14 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <time.h>
 
 #include "clock.h"
 #include "counter.h"
 #include "log.h"
 #include "recovery/recovery.h"
 #include "arrow/tables.h"
-#include "io/direct_io.h"
 #include "io/own_file.h"
 #include "eal/process_cpus.h"
 #include "stream/ended.h"

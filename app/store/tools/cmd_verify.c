@@ -18,7 +18,6 @@
 #include "arrow/names.h"
 #include "recovery/order.h"
 #include "recovery/recovery.h"
-#include "arrow/async_writer.h"
 #include "io/direct_io.h"
 #include "tools/command.h"
 #include "tools/reconcile.h"
