@@ -18,6 +18,20 @@
 #include "store_tree.h"
 #include "server/identity.h"
 
+/* Begin a run, and have store 0 store the first `nb` batches of each table. */
+static void
+store_first(unsigned int nb)
+{
+	rig_open_receiver();
+	rig_open_sender(0);
+	for (unsigned int k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+		rig_turn();
+	}
+	UNTIL(rig_held() == 0);
+}
+
 /* Without faults every batch is in the files once, in order. */
 static void
 test_line(void **state)
@@ -30,14 +44,7 @@ test_line(void **state)
 	rig_open_store(0);
 	snprintf(root, sizeof(root), "%s/store0", rig.root);
 	dir_syncs_begin(root);
-	rig_open_receiver();
-	rig_open_sender(0);
-	for (k = 0; k < nb; k++) {
-		(void)rig_keep(0, k, 0);
-		(void)rig_keep(1, k, 0);
-		rig_turn();
-	}
-	UNTIL(rig_held() == 0);
+	store_first(nb);
 	/* batches are durable only once their directory is */
 	assert_true(dir_syncs() > 0);
 	for (k = 0; k < XFER_TABLES; k++) {
@@ -769,11 +776,7 @@ test_duplicate_identity(void **state)
 		rig.root, rig.root, rig.root);
 	assert_int_equal(system(command), 0);
 	rig_open_store(1);
-	rig_open_receiver();
-	rig_open_sender(0);
-	(void)rig_keep(0, 0, 0);
-	(void)rig_keep(1, 0, 0);
-	UNTIL(rig_held() == 0);
+	store_first(1);
 	rig_open_sender(1);
 	UNTIL(rig.stores.at[1].refused >= 2);
 	UNTIL(store_get_shared(rig.store[1])->counters.abandoned >= 2);
@@ -882,21 +885,13 @@ test_idle_on_slow_disk(void **state)
 {
 	const unsigned int nb = rig_fewest();
 	struct arrow_io_ops io = direct_io;
-	unsigned int k;
 
 	io.rename = slow_rename;
 	rig.io = &io;
 	rig.idle_ms = 50;
 	rig.also = count_turn;
 	rig_open_store(0);
-	rig_open_receiver();
-	rig_open_sender(0);
-	for (k = 0; k < nb; k++) {
-		(void)rig_keep(0, k, 0);
-		(void)rig_keep(1, k, 0);
-		rig_turn();
-	}
-	UNTIL(rig_held() == 0);
+	store_first(nb);
 	rig_close_receiver();
 	UNTIL(store_get_shared(rig.store[0])->runs.idle == 1);
 	assert_false(slow_disk.waited);
@@ -925,11 +920,7 @@ static void
 test_device_removed(void **state)
 {
 	rig_open_store(0);
-	rig_open_receiver();
-	rig_open_sender(0);
-	(void)rig_keep(0, 0, 0);
-	(void)rig_keep(1, 0, 0);
-	UNTIL(rig_held() == 0);
+	store_first(1);
 	assert_false(store_lost_device(rig.store[0]));
 	removed = rig.dev[1];
 	UNTIL(store_lost_device(rig.store[0]));
@@ -964,11 +955,7 @@ test_device_does_not_flush(void **state)
 	struct store *s;
 
 	rig_open_store(0);
-	rig_open_receiver();
-	rig_open_sender(0);
-	(void)rig_keep(0, 0, 0);
-	(void)rig_keep(1, 0, 0);
-	UNTIL(rig_held() == 0);
+	store_first(1);
 	s = rig.store[0];
 	c = (struct store_connection *)(uintptr_t)store_get_connection(s, 0);
 	stuck_until = monotonic_ms() + RIG_SECONDS * 1000L;
