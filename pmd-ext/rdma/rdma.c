@@ -137,6 +137,13 @@ rdma_registrations_get(const struct rdma_dev *dev, struct rdma_registrations *r)
 }
 
 int
+rdma_dev_route_check(
+	const struct rdma_dev *dev, const struct sockaddr *dst, char why[RDMA_ROUTE_TEXT])
+{
+	return dev->ops->dev_route_check ? dev->ops->dev_route_check(dev, dst, why) : 0;
+}
+
+int
 rdma_xstats_get(const struct rdma_dev *dev, struct rdma_xstat *x, unsigned int n)
 {
 	struct rdma_registrations r;

@@ -139,6 +139,19 @@ int rdma_dev_close(struct rdma_dev *dev);
 /** Get the capabilities and the address of a device. Any lcore. @return 0 */
 int rdma_dev_info_get(const struct rdma_dev *dev, struct rdma_dev_info *info);
 
+#define RDMA_ROUTE_TEXT 256 /**< bytes of the text of rdma_dev_route_check() */
+
+/**
+ * Check that the configuration of a device has a route to an IP address. Nothing is sent. Any
+ * lcore.
+ * `roce`: the address must be in a subnet of the device (`ip=`), or the device must have a gateway
+ * for its family. `verbs`: the routes of the kernel are not checked.
+ * @param why  out, on error: the address, the subnets of the device, what is missing
+ * @return 0; -EAFNOSUPPORT: the device has no address of this family; -EHOSTUNREACH: no route
+ */
+int rdma_dev_route_check(
+	const struct rdma_dev *dev, const struct sockaddr *dst, char why[RDMA_ROUTE_TEXT]);
+
 /**
  * Run a poll group: receive a burst, run responders and requesters, retransmit, transmit. Call it
  * in a loop, with no pause longer than the local ACK timeout of the peers.

@@ -76,6 +76,9 @@ struct rdma_ops {
 	struct rdma_dev *(*dev_open)(const char *args);
 	int (*dev_close)(struct rdma_dev *dev);
 	int (*dev_info_get)(const struct rdma_dev *dev, struct rdma_dev_info *info);
+	/** NULL: the provider does not know the routes */
+	int (*dev_route_check)(
+		const struct rdma_dev *dev, const struct sockaddr *dst, char why[RDMA_ROUTE_TEXT]);
 	unsigned int (*progress)(struct rdma_dev *dev, uint16_t poll_group);
 	int (*xstats_get)(const struct rdma_dev *dev, struct rdma_xstat *x, unsigned int n);
 

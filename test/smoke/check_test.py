@@ -143,6 +143,7 @@ def egress_is_checked_without_changes(where):
                 ('egress.device=roce:port=net_memif7,ip=10.0.0.1/24', 'egress device', 1),
                 ('egress.device=rocky', 'egress device', 2),
                 ('egress.stores=store.example', 'egress stores', 2),
+                ('egress.stores=10.0.1.2', 'egress stores', 1),
                 (f'egress.journal={where}/journal', 'journal', 2),
                 (f'egress.key={where}/none', 'egress key', 1),
                 ('egress.rate_mb_per_s=100', 'journal', 2),
@@ -151,8 +152,11 @@ def egress_is_checked_without_changes(where):
                 ('port 0.device=net_memif0', 'port 0: device', 1)):
             status, rows, text = check(*base, '--set', setting, eal=eal)
             want(status == 1 and rows[item][0] == 'FAIL', setting, text)
-            want(recv(*base, '--set', setting, eal=eal).returncode == ends, setting,
-                 'a run ends otherwise')
+            done = recv(*base, '--set', setting, eal=eal)
+            want(done.returncode == ends, setting, 'a run ends otherwise')
+            if '10.0.1.2' in setting:
+                want('store 10.0.1.2: 10.0.1.2 is not in 10.0.0.1/24 of the device, and gateway= is not set'
+                     in done.stderr and '10.0.1.2 is not in 10.0.0.1/24' in rows[item][1], text, done.stderr)
     finally:
         if os.path.exists(ring):
             os.unlink(ring)

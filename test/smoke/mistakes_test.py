@@ -826,6 +826,18 @@ def a_silence_that_a_restart_ends(where):
 
 
 @case
+def a_server_in_another_subnet(where):
+    """Nothing is sent to it without a gateway, so the client does not wait for an answer."""
+    with open(f'{where}/key', 'wb') as key:
+        key.write(os.urandom(64))
+    os.chmod(f'{where}/key', 0o600)
+    says([SCAN, '--no-huge', '-m', '256', '--no-pci', '--file-prefix', PREFIX, '-l', '0', '--vdev', 'net_null0', '--',
+          '--connect', '10.78.0.9', '--device', 'roce:port=net_null0,ip=10.77.0.1/24', '--identity', 'ana',
+          '--key', f'{where}/key', '--sql', 'SELECT 1'], 1,
+         'cannot connect: 10.78.0.9 is not in 10.77.0.1/24 of the device, and gateway= is not set')
+
+
+@case
 def a_fault_after_good_data(where):
     """The detector sends to another port after three seconds of data: 240 of 5,040 packets."""
     capture(where, '--rows', '64', frames=315)

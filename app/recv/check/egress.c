@@ -50,6 +50,8 @@ void
 check_open_egress(struct check_egress *e, const struct settings *s, enum gk_memory results)
 {
 	struct check_heap before, after;
+	struct store_set stores = {0};
+	char message[PATH_MAX];
 	struct rdma_dev_info info;
 
 	*e = (struct check_egress){0};
@@ -68,6 +70,9 @@ check_open_egress(struct check_egress *e, const struct settings *s, enum gk_memo
 		e->heap = after.taken - before.taken;
 	(void)rdma_dev_info_get(e->dev, &info);
 	e->pins = strcmp(info.provider, "verbs") == 0;
+	/* check_egress_stores() reports addresses that cannot be parsed */
+	if (egress_stores_parse(s->egress, &stores, message) == 0)
+		(void)egress_stores_check(&stores, e->dev, e->no_route);
 }
 
 void
@@ -97,7 +102,7 @@ check_egress_device(struct check *c, const struct settings *s, const struct chec
 }
 
 void
-check_egress_stores(struct check *c, const struct settings *s)
+check_egress_stores(struct check *c, const struct settings *s, const struct check_egress *e)
 {
 	struct store_set stores = {0};
 	char message[PATH_MAX], text[256] = "";
@@ -108,6 +113,13 @@ check_egress_stores(struct check *c, const struct settings *s)
 		check_fix(c,
 			"[egress] stores = ADDRESS[:PORT],...: IPv4, or IPv6 in brackets; host "
 			"names are not resolved");
+		return;
+	}
+	if (e->no_route[0] != '\0') {
+		check_add(c, CHECK_FAIL, "egress stores", "%s", e->no_route);
+		check_fix(c,
+			"[egress] device = ...,gateway=ADDRESS of a router, or an ip= in the "
+			"subnet of the store");
 		return;
 	}
 	for (unsigned int i = 0; i < stores.nb && at < sizeof(text); i++)
@@ -337,7 +349,7 @@ check_egress(struct check *c, const struct settings *s, const struct check_egres
 	if (s->egress->device == NULL)
 		return;
 	check_egress_device(c, s, e);
-	check_egress_stores(c, s);
+	check_egress_stores(c, s, e);
 	check_egress_key(c, s);
 	check_journal(c, s, e);
 	check_spill(c, s);

@@ -1787,10 +1787,29 @@ open_spill(struct egress *e)
 	return ret;
 }
 
+int
+egress_stores_check(
+	const struct store_set *stores, const struct rdma_dev *dev, char message[PATH_MAX])
+{
+	char why[RDMA_ROUTE_TEXT];
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < stores->nb; i++) {
+		ret = rdma_dev_route_check(dev, (const struct sockaddr *)&stores->at[i].to, why);
+		if (ret < 0) {
+			snprintf(message, PATH_MAX, "store %s: %s", stores->at[i].name, why);
+			return ret;
+		}
+	}
+	return 0;
+}
+
 static int
 open_device(struct egress *e)
 {
 	struct rdma_mr_attr attr = {.gpu = -1};
+	char message[PATH_MAX];
 	int ret;
 
 	e->dev = rdma_dev_open(e->settings.device);
@@ -1799,6 +1818,11 @@ open_device(struct egress *e)
 		return -rte_errno;
 	}
 	rdma_dev_info_get(e->dev, &e->info);
+	ret = egress_stores_check(&e->stores, e->dev, message);
+	if (ret < 0) {
+		LOG(ERR, "[egress] %s\n", message);
+		return ret;
+	}
 	(void)rdma_progress(e->dev, 0);
 	e->pd = rdma_pd_alloc(e->dev);
 	/* once, and directly: the journal is a mapped file, which no pool can allocate */

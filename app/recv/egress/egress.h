@@ -177,6 +177,14 @@ void egress_settings_read(struct egress_settings *s, struct config *c);
 int egress_stores_parse(
 	const struct egress_settings *s, struct store_set *stores, char message[PATH_MAX]);
 
+/**
+ * Check that the device has a route to each store. Nothing is sent.
+ * @param message  out, on error: the store and what is wrong
+ * @return 0; -EHOSTUNREACH, -EAFNOSUPPORT
+ */
+int egress_stores_check(
+	const struct store_set *stores, const struct rdma_dev *dev, char message[PATH_MAX]);
+
 /** Return journal_need() of these settings. A smaller journal is refused. */
 uint64_t egress_ring_need(const struct egress_settings *s, char *text, size_t size);
 

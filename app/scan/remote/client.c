@@ -463,10 +463,17 @@ begin_connection(struct scan_client *c)
 		.timeout_ms = c->config.timeout_ms,
 		.keepalive_ms = SCAN_SILENCE_MS / 2,
 	};
+	char why[RDMA_ROUTE_TEXT];
+	int ret;
 
 	if (scan_proof_call(&c->proof, c->identity, &c->key) != SCAN_REASON_NONE) {
 		go_down(c, -EINVAL, "28000", "the identity is no name of a user", c->identity);
 		return -EINVAL;
+	}
+	ret = rdma_dev_route_check(c->dev, (const struct sockaddr *)&c->server, why);
+	if (ret < 0) {
+		go_down(c, ret, "08001", "cannot connect", why);
+		return ret;
 	}
 	c->conn = rdma_conn_connect(c->link.qp, (const struct sockaddr *)&c->server, &attr);
 	if (c->conn == NULL) {

@@ -59,6 +59,7 @@ struct scan_client_error {
  *   - -EINVAL: an address, a key file or a limit is wrong
  *   - -EACCES: refused
  *   - -ENODEV: the device cannot be opened
+ *   - -EHOSTUNREACH, -EAFNOSUPPORT: the device has no route to the server
  *   - -ECANCELED: `give_up` was set
  *   - -ETIMEDOUT, -ECONNREFUSED, -EAGAIN (too many connections), -ENOMEM
  */

@@ -5,6 +5,8 @@
  */
 #include "roce_cm_rig.h"
 
+#include <arpa/inet.h>
+
 #include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -517,6 +519,44 @@ test_used_entry_is_kept(void **state)
 	rig_close();
 }
 
+/* Whether the device has a route to an address, and what is wrong. */
+static int
+check_route(int family, const char *address, char why[RDMA_ROUTE_TEXT])
+{
+	struct sockaddr_storage dst = {.ss_family = family};
+
+	why[0] = '\0';
+	assert_int_equal(inet_pton(family, address,
+				 family == AF_INET ? (void *)&((struct sockaddr_in *)&dst)->sin_addr
+						   : &((struct sockaddr_in6 *)&dst)->sin6_addr),
+		1);
+	return rdma_dev_route_check(rig[US].dev, (const struct sockaddr *)&dst, why);
+}
+
+/* A wrong configuration is found before anything is sent. */
+static void
+test_route_check(void **state)
+{
+	char why[RDMA_ROUTE_TEXT];
+
+	open_us("ip=10.99.0.1/24", "10.99.0.254");
+	assert_int_equal(check_route(AF_INET, "10.99.0.7", why), 0);
+	assert_int_equal(check_route(AF_INET, "10.98.0.7", why), -EHOSTUNREACH);
+	assert_string_equal(
+		why, "10.98.0.7 is not in 10.99.0.1/24 of the device, and gateway= is not set");
+	assert_int_equal(check_route(AF_INET6, "2001::8", why), -EAFNOSUPPORT);
+	assert_string_equal(why, "2001::8: the device has no ip= of this family");
+	rig_close();
+	open_us("ip=10.99.0.1/24,ip=fd00::1/64,gateway=10.99.0.254", "10.99.0.254");
+	assert_int_equal(check_route(AF_INET, "10.98.0.7", why), 0);
+	assert_int_equal(check_route(AF_INET6, "fe80::8", why), 0);
+	assert_int_equal(check_route(AF_INET6, "2001::8", why), -EHOSTUNREACH);
+	assert_string_equal(
+		why, "2001::8 is not in fd00::1/64 of the device, and gateway= is not set");
+	drain();
+	rig_close();
+}
+
 /* Off-link destinations use the gateway's address; without a gateway they are unreachable. */
 static void
 test_routes(void **state)
@@ -956,6 +996,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_moved),
 		cmocka_unit_test(test_used_entry_is_kept),
 		cmocka_unit_test(test_routes),
+		cmocka_unit_test(test_route_check),
 		cmocka_unit_test(test_address_handle),
 		cmocka_unit_test(test_nd),
 		cmocka_unit_test(test_nd_flood),

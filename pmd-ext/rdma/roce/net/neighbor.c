@@ -267,6 +267,33 @@ roce_neighbor_next_hop(const struct roce_dev *dev, const struct roce_gid *dst)
 }
 
 int
+roce_dev_route_check(
+	const struct rdma_dev *base, const struct sockaddr *dst, char why[RDMA_ROUTE_TEXT])
+{
+	const struct roce_dev *dev = (const struct roce_dev *)base;
+	char to[INET6_ADDRSTRLEN], own[INET6_ADDRSTRLEN];
+	const struct roce_gid *source;
+	struct roce_gid gid;
+
+	if (roce_gid_from_sockaddr(&gid, dst) < 0) {
+		snprintf(why, RDMA_ROUTE_TEXT, "address of family %d, expected IP", dst->sa_family);
+		return -EAFNOSUPPORT;
+	}
+	roce_gid_text(&gid, to, sizeof(to));
+	source = roce_dev_source(dev, &gid);
+	if (!source) {
+		snprintf(why, RDMA_ROUTE_TEXT, "%s: the device has no ip= of this family", to);
+		return -EAFNOSUPPORT;
+	}
+	if (roce_neighbor_next_hop(dev, &gid))
+		return 0;
+	snprintf(why, RDMA_ROUTE_TEXT, "%s is not in %s/%u of the device, and gateway= is not set",
+		to, roce_gid_text(source, own, sizeof(own)),
+		roce_gid_is_v4(source) ? dev->prefix4 : dev->prefix6);
+	return -EHOSTUNREACH;
+}
+
+int
 roce_control_resolve(struct roce_dev *dev, const struct roce_gid *dst, struct rte_ether_addr *mac)
 {
 	struct roce_control *c = dev->control;

@@ -15,6 +15,7 @@
 
 #include "engine/expiry.h"
 #include "net/ip.h"
+#include "rdma.h"
 
 struct roce_arp;
 struct roce_dev;
@@ -59,6 +60,10 @@ void roce_neighbors_close(struct roce_control *c);
  */
 const struct roce_gid *roce_neighbor_next_hop(
 	const struct roce_dev *dev, const struct roce_gid *dst);
+
+/** rdma_dev_route_check() */
+int roce_dev_route_check(
+	const struct rdma_dev *base, const struct sockaddr *dst, char why[RDMA_ROUTE_TEXT]);
 
 extern const struct rte_ether_addr roce_broadcast;
 

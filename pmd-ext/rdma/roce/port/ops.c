@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "engine/qp.h"
 #include "engine/mr.h"
+#include "net/neighbor.h"
 
 static const struct rdma_ops roce_ops = {
 	.provider = "roce",
@@ -13,6 +14,7 @@ static const struct rdma_ops roce_ops = {
 	.dev_open = roce_dev_open,
 	.dev_close = roce_dev_close,
 	.dev_info_get = roce_dev_info_get,
+	.dev_route_check = roce_dev_route_check,
 	.progress = roce_poll_group_progress,
 	.xstats_get = roce_xstats_get,
 	.pd_alloc = roce_pd_alloc,
