@@ -8,7 +8,10 @@
 #include "sql/defer.h"
 
 /* Maximum names of a kind in a statement; the search is linear. With more, nothing is deferred. */
-#define NAMES_MAX 1024
+#define NAMES_MAX 256
+
+/* Maximum names of columns that refer to each other. With more, nothing is deferred. */
+#define ALIASES_MAX 8
 
 struct names {
 	const char **name;
@@ -240,11 +243,14 @@ static int
 follow_aliases(struct search *f)
 {
 	const struct sql_statement *s = f->s;
+	unsigned int aliases = 0;
 	size_t before;
 	const char *alias;
 	int i, ret = 0;
 
 	do {
+		if (aliases++ > ALIASES_MAX)
+			return -E2BIG;
 		before = f->used.nb;
 		for (i = s->node[f->select].child; i >= 0 && ret == 0; i = s->node[i].next) {
 			alias = sql_node_text(s, i, "alias");

@@ -417,28 +417,42 @@ constant(const struct sql_statement *s, int node, struct number *number)
 	return errno == 0 && *end == '\0' && end != text;
 }
 
-/* How a name refers to tables of FROM. */
-struct from {
-	int *table;
-	size_t nb;
-	bool usable; /* a term of WHERE may narrow a table */
-	bool merged; /* `frame` alone is that of all tables */
+/* Tables of a FROM whose ranges are found: each term of WHERE is compared with all of them. */
+#define FROM_MAX 64
+
+struct from_table {
+	int node;
+	const char *schema;
+	const char *name;
+	const char *alias; /* "": none */
+	struct range range;
 };
 
-static int
+/* How a name refers to tables of FROM. */
+struct from {
+	struct from_table table[FROM_MAX];
+	size_t nb;
+	struct range all; /* of `frame` alone */
+	bool usable;	  /* a term of WHERE may narrow a table */
+	bool merged;	  /* `frame` alone is that of all tables */
+};
+
+static void
 from_add(const struct sql_statement *s, struct from *f, int node)
 {
-	int *tables = realloc(f->table, (f->nb + 1) * sizeof(*tables));
-
-	if (tables == NULL)
-		return -ENOMEM;
-	f->table = tables;
-	tables[f->nb++] = node;
-	if (!sql_node_is_empty(s, sql_node_child(s, node, "sample")) ||
+	if (f->nb == FROM_MAX || !sql_node_is_empty(s, sql_node_child(s, node, "sample")) ||
 		sql_node_child(s, sql_node_child(s, node, "column_name_alias"), "0") >= 0 ||
-		!sql_node_is_empty(s, sql_node_child(s, node, "at_clause")))
+		!sql_node_is_empty(s, sql_node_child(s, node, "at_clause"))) {
 		f->usable = false;
-	return 0;
+		return;
+	}
+	f->table[f->nb++] = (struct from_table){
+		.node = node,
+		.schema = sql_node_text(s, node, "schema_name"),
+		.name = sql_node_text(s, node, "table_name"),
+		.alias = sql_node_text(s, node, "alias"),
+		.range = {0, UINT64_MAX},
+	};
 }
 
 static bool
@@ -456,8 +470,8 @@ join_uses_frame(const struct sql_statement *s, int join)
 	return false;
 }
 
-/* List the tables of a FROM. @return 0; -ENOMEM */
-static int
+/* List the tables of a FROM. */
+static void
 from_walk(const struct sql_statement *s, struct from *f, int node)
 {
 	static const char *const joins[] = {"INNER", "LEFT", "RIGHT", "OUTER", "FULL"};
@@ -465,14 +479,15 @@ from_walk(const struct sql_statement *s, struct from *f, int node)
 	const char *type = sql_node_text(s, node, "type");
 	bool known_join = false, known_ref = false;
 	size_t i;
-	int ret;
 
-	if (strcmp(type, "BASE_TABLE") == 0)
-		return from_add(s, f, node);
+	if (strcmp(type, "BASE_TABLE") == 0) {
+		from_add(s, f, node);
+		return;
+	}
 	if (strcmp(type, "JOIN") != 0) {
 		/* other tables have columns that may be named frame */
 		f->merged = false;
-		return 0;
+		return;
 	}
 	for (i = 0; i < sizeof(joins) / sizeof(joins[0]); i++)
 		known_join |= sql_node_is(s, node, "join_type", joins[i]);
@@ -481,43 +496,49 @@ from_walk(const struct sql_statement *s, struct from *f, int node)
 	f->usable &=
 		known_join && known_ref && sql_node_is_empty(s, sql_node_child(s, node, "sample"));
 	f->merged &= join_uses_frame(s, node) && sql_node_is(s, node, "ref_type", "REGULAR");
-	ret = from_walk(s, f, sql_node_child(s, node, "left"));
-	return ret < 0 ? ret : from_walk(s, f, sql_node_child(s, node, "right"));
+	from_walk(s, f, sql_node_child(s, node, "left"));
+	from_walk(s, f, sql_node_child(s, node, "right"));
 }
 
-/* Whether a reference to a column is `frame` of a table. */
+/* Whether the parts of a name before the column are those of a table. */
 static bool
-is_frame(const struct sql_statement *s, const struct from *f, int column, int table)
+is_qualifier(const struct from_table *t, const char *const *part, size_t nb)
+{
+	if (nb == 1)
+		return strcasecmp(part[0], t->alias[0] != '\0' ? t->alias : t->name) == 0;
+	return t->alias[0] == '\0' && strcasecmp(part[0], t->schema) == 0 &&
+		strcasecmp(part[1], t->name) == 0;
+}
+
+/* The range that terms with a column narrow. @return NULL: it is not `frame` of one table */
+static struct range *
+frame_range(const struct sql_statement *s, struct from *f, int column)
 {
 	const int names = sql_node_child(s, column, "column_names");
-	const char *part[4] = {NULL}, *alias = sql_node_text(s, table, "alias");
-	size_t nb = 0, i, same = 0;
+	struct range *found = NULL;
+	const char *part[3];
+	size_t nb = 0, i;
 	int n;
 
 	if (!sql_node_is(s, column, "class", "COLUMN_REF") || names < 0)
-		return false;
+		return NULL;
 	for (n = s->node[names].child; n >= 0; n = s->node[n].next) {
 		if (nb == 3 || s->node[n].text == NULL)
-			return false;
+			return NULL;
 		part[nb++] = s->node[n].text;
 	}
 	if (nb == 0 || strcasecmp(part[nb - 1], "frame") != 0)
-		return false;
+		return NULL;
 	if (nb == 1)
-		return f->merged;
-	if (nb == 3)
-		return alias[0] == '\0' &&
-			strcasecmp(part[0], sql_node_text(s, table, "schema_name")) == 0 &&
-			strcasecmp(part[1], sql_node_text(s, table, "table_name")) == 0;
-	/* the name must be that of one table only */
+		return f->merged ? &f->all : NULL;
 	for (i = 0; i < f->nb; i++) {
-		alias = sql_node_text(s, f->table[i], "alias");
-		if (alias[0] == '\0')
-			alias = sql_node_text(s, f->table[i], "table_name");
-		if (strcasecmp(part[0], alias) == 0)
-			same += f->table[i] == table ? 1 : f->nb + 1;
+		if (!is_qualifier(&f->table[i], part, nb - 1))
+			continue;
+		if (found != NULL)
+			return NULL;
+		found = &f->table[i].range;
 	}
-	return same == 1;
+	return found;
 }
 
 /* Narrow a range by `frame OP number`. */
@@ -562,9 +583,9 @@ narrow_in(const struct sql_statement *s, struct range *r, int children)
 	range_narrow(r, all.first <= all.last ? all.first : 1, all.last);
 }
 
-/* Narrow the range of a table by an expression. */
+/* Narrow the ranges of the tables by an expression. */
 static void
-narrow(const struct sql_statement *s, const struct from *f, int table, int e, struct range *r)
+narrow(const struct sql_statement *s, struct from *f, int e)
 {
 	/* a OP b is b OP' a */
 	static const char *const turned[][2] = {
@@ -577,56 +598,58 @@ narrow(const struct sql_statement *s, const struct from *f, int table, int e, st
 	const char *type = sql_node_text(s, e, "type");
 	const int children = sql_node_child(s, e, "children");
 	const int left = sql_node_child(s, e, "left"), right = sql_node_child(s, e, "right");
+	struct range *r;
 	struct number n;
 	size_t k;
 	int i;
 
 	if (strcmp(type, "CONJUNCTION_AND") == 0) {
 		for (i = children >= 0 ? s->node[children].child : -1; i >= 0; i = s->node[i].next)
-			narrow(s, f, table, i, r);
+			narrow(s, f, i);
 	} else if (sql_node_is(s, e, "class", "COMPARISON")) {
-		if (is_frame(s, f, left, table) && constant(s, right, &n))
+		if (constant(s, right, &n) && (r = frame_range(s, f, left)) != NULL)
 			narrow_compare(r, type, &n);
-		else if (is_frame(s, f, right, table) && constant(s, left, &n)) {
+		else if (constant(s, left, &n) && (r = frame_range(s, f, right)) != NULL) {
 			for (k = 0; k < sizeof(turned) / sizeof(turned[0]); k++) {
 				if (strcmp(type, turned[k][0]) == 0)
 					narrow_compare(r, turned[k][1], &n);
 			}
 		}
 	} else if (strcmp(type, "COMPARE_BETWEEN") == 0) {
-		if (!is_frame(s, f, sql_node_child(s, e, "input"), table))
+		r = frame_range(s, f, sql_node_child(s, e, "input"));
+		if (r == NULL)
 			return;
 		if (constant(s, sql_node_child(s, e, "lower"), &n))
 			narrow_compare(r, "COMPARE_GREATERTHANOREQUALTO", &n);
 		if (constant(s, sql_node_child(s, e, "upper"), &n))
 			narrow_compare(r, "COMPARE_LESSTHANOREQUALTO", &n);
 	} else if (strcmp(type, "COMPARE_IN") == 0 && children >= 0 &&
-		s->node[children].child >= 0 && is_frame(s, f, s->node[children].child, table)) {
-		narrow_in(s, r, children);
+		s->node[children].child >= 0) {
+		r = frame_range(s, f, s->node[children].child);
+		if (r != NULL)
+			narrow_in(s, r, children);
 	}
 }
 
-/* Find the ranges of the tables of a SELECT. @return 0; -ENOMEM */
-static int
+/* Find the ranges of the tables of a SELECT. */
+static void
 select_ranges(struct sql_statement *s, int node)
 {
 	const int where = sql_node_child(s, node, "where_clause");
-	struct from f = {.usable = true, .merged = true};
-	struct range r;
-	size_t i;
-	int ret;
+	struct from f = {.all = {0, UINT64_MAX}, .usable = true, .merged = true};
+	struct from_table *t;
 
 	if (where < 0 || !sql_node_is_empty(s, sql_node_child(s, node, "sample")))
-		return 0;
-	ret = from_walk(s, &f, sql_node_child(s, node, "from_table"));
-	for (i = 0; ret == 0 && f.usable && i < f.nb; i++) {
-		r = (struct range){0, UINT64_MAX};
-		narrow(s, &f, f.table[i], where, &r);
-		s->node[f.table[i]].first = r.first;
-		s->node[f.table[i]].last = r.last;
+		return;
+	from_walk(s, &f, sql_node_child(s, node, "from_table"));
+	if (!f.usable)
+		return;
+	narrow(s, &f, where);
+	for (t = f.table; t < f.table + f.nb; t++) {
+		range_narrow(&t->range, f.all.first, f.all.last);
+		s->node[t->node].first = t->range.first;
+		s->node[t->node].last = t->range.last;
 	}
-	free(f.table);
-	return ret;
 }
 
 /* ------------------------------------------------------------------ the statement */
@@ -646,6 +669,7 @@ sql_name_cover(struct sql_name *name, const struct sql_name *other)
 		name->last = other->last;
 }
 
+/* Add the name of a table. @return 0; -ENOMEM; -E2BIG: too many */
 static int
 add_name(struct sql_statement *s, int node)
 {
@@ -668,6 +692,8 @@ add_name(struct sql_statement *s, int node)
 			return 0;
 		}
 	}
+	if (s->nb_names == SQL_NAMES_MAX)
+		return -E2BIG;
 	names = realloc(s->name, (s->nb_names + 1) * sizeof(*names));
 	if (names == NULL)
 		return -ENOMEM;
@@ -711,9 +737,9 @@ examine(struct sql_statement *s, char *error, size_t size)
 	from = sql_node_child(
 		s, sql_node_child(s, sql_node_child(s, statements, "0"), "node"), "from_table");
 	s->is_show = sql_node_is(s, from, "type", "SHOW_REF");
-	for (i = 0; i < s->nb_nodes && ret == 0; i++) {
+	for (i = 0; i < s->nb_nodes; i++) {
 		if (sql_node_is(s, i, "type", "SELECT_NODE"))
-			ret = select_ranges(s, i);
+			select_ranges(s, i);
 	}
 	for (i = 0; i < s->nb_nodes && ret == 0; i++) {
 		type = sql_node_text(s, i, "type");
@@ -729,6 +755,11 @@ examine(struct sql_statement *s, char *error, size_t size)
 		if (sql_node_text(s, i, "table_name")[0] != '\0')
 			ret = add_name(s, i);
 	}
+	if (ret == -E2BIG)
+		snprintf(error, size,
+			"expected the names of at most %u tables, found more: use frames for all "
+			"runs, or frames('PATTERN') for some",
+			SQL_NAMES_MAX);
 	return ret;
 }
 

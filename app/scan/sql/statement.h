@@ -13,7 +13,8 @@
  * - `frame` belongs to one table of FROM: the only one; or with the table's name or alias in front;
  *   or it is in USING of all joins, which are all inner.
  * - The joins of this FROM are inner, left, right, full or cross joins, and none of the tables has
- *   a sample or other names for its columns.
+ *   a sample or other names for its columns. They are at most 64, since each term is compared with
+ *   all of them.
  *
  * Rows outside of such a term are no rows of the result, so leaving them out changes nothing. If a
  * statement has a name several times, its range covers all of them. In all other cases the range is
@@ -39,6 +40,9 @@
  * (measured, DuckDB 1.5.6).
  */
 #define SQL_STATEMENT_MAX (1u << 17)
+
+/** Names of tables in a statement: each is compared with all others, and with all runs. */
+#define SQL_NAMES_MAX 1024
 
 /** Name of a table of FROM, with its spelling in the statement. */
 struct sql_name {
@@ -76,7 +80,7 @@ struct sql_parser {
  * @param error  out, on error: what is wrong, at most `size` bytes
  * @return 0
  *   - -EINVAL: not exactly one SELECT, a syntax error, or a function that is not allowed
- *   - -E2BIG: longer than SQL_STATEMENT_MAX
+ *   - -E2BIG: longer than SQL_STATEMENT_MAX, or more names of tables than SQL_NAMES_MAX
  *   - -ENOSYS: this DuckDB has no json_serialize_sql()
  *   - -ENOMEM
  */

@@ -263,6 +263,97 @@ test_ranges_are_those_of_the_statement(void **state)
 	rig_close(&r);
 }
 
+/* Append a text several times, with its number and the next one. @return the end */
+static char *
+put_many(char *at, const char *format, unsigned int from, unsigned int to)
+{
+	for (; from < to; from++)
+		at += sprintf(at, format, from, from + 1);
+	return at;
+}
+
+/* CPU time of the analysis of a statement, ns. @param may_defer  out */
+static uint64_t
+analysis_time(struct rig *r, const char *sql, bool *may_defer)
+{
+	const uint64_t begin = thread_time_ns();
+	struct sql_statement s;
+	char error[1024];
+
+	if (sql_statement_parse(&s, &r->session.parser, sql, error, sizeof(error)) < 0)
+		fail_msg("%s", error);
+	assert_int_equal(sql_defer_find(&s), 0);
+	*may_defer = s.may_defer;
+	sql_statement_free(&s);
+	return thread_time_ns() - begin;
+}
+
+/* A statement within the limit of its length is analysed before a deadline can end it. */
+static void
+test_the_analysis_is_linear(void **state)
+{
+	char *sql = malloc(SQL_STATEMENT_MAX), *at;
+	struct sql_statement s;
+	uint64_t one, many;
+	char error[1024];
+	bool may_defer;
+	struct rig r;
+
+	assert_non_null(sql);
+	rig_open(&r, dir);
+	/* terms of WHERE, and tables */
+	at = stpcpy(sql, "SELECT 1 FROM frames a WHERE a.frame = 1");
+	put_many(at, " AND a.frame < 4", 0, 4000);
+	one = analysis_time(&r, sql, &may_defer);
+	at = put_many(stpcpy(sql, "SELECT 1 FROM frames a"), ", frames a", 1, 400);
+	put_many(stpcpy(at, " WHERE a.frame = 1"), " AND a.frame < 4", 0, 4000);
+	many = analysis_time(&r, sql, &may_defer);
+	if (many > 10 * one)
+		fail_msg("%lu ns with 400 tables, %lu ns with one", many, one);
+	/* names that the select list gives to columns, each for the next one */
+	at = put_many(stpcpy(sql, "SELECT "), "a%u AS b%u, ", 0, 5000);
+	stpcpy(at, "kind FROM frames ORDER BY a500");
+	one = analysis_time(&r, sql, &may_defer);
+	assert_true(may_defer);
+	at = put_many(stpcpy(sql, "SELECT "), "a%u AS a%u, ", 0, 5000);
+	stpcpy(at, "kind FROM frames ORDER BY a500");
+	many = analysis_time(&r, sql, &may_defer);
+	assert_false(may_defer);
+	if (many > 10 * one)
+		fail_msg("%lu ns with names of names, %lu ns without", many, one);
+	/* names of tables */
+	at = put_many(stpcpy(sql, "SELECT 1"), ", (FROM a%u)", 0, SQL_NAMES_MAX);
+	if (sql_statement_parse(&s, &r.session.parser, sql, error, sizeof(error)) < 0)
+		fail_msg("%s", error);
+	sql_statement_free(&s);
+	strcpy(at, ", (FROM b)");
+	want_error(&r, sql, -EINVAL, "expected the names of at most 1024 tables, found more");
+	rig_close(&r);
+	free(sql);
+}
+
+static void
+test_many_tables_have_no_range(void **state)
+{
+	struct sql_statement s;
+	char sql[2048], error[1024], *at;
+	struct rig r;
+	unsigned int nb;
+
+	rig_open(&r, dir);
+	for (nb = 64; nb <= 65; nb++) {
+		at = put_many(stpcpy(sql, "SELECT 1 FROM x.frames t"), ", y.frames t%u", 1, nb);
+		strcpy(at, " WHERE t.frame = 5 AND t9.frame = 7");
+		assert_int_equal(
+			sql_statement_parse(&s, &r.session.parser, sql, error, sizeof(error)), 0);
+		assert_string_equal(s.name[0].schema, "x");
+		assert_int_equal(s.name[0].first, nb == 64 ? 5 : 0);
+		assert_int_equal(s.name[0].last, nb == 64 ? 5 : ALL);
+		sql_statement_free(&s);
+	}
+	rig_close(&r);
+}
+
 static void
 test_only_one_select_is_executed(void **state)
 {
@@ -1570,6 +1661,8 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ranges_are_those_of_the_statement),
+		cmocka_unit_test(test_the_analysis_is_linear),
+		cmocka_unit_test(test_many_tables_have_no_range),
 		cmocka_unit_test(test_only_one_select_is_executed),
 		cmocka_unit_test(test_the_end_of_a_statement_is_found),
 		cmocka_unit_test(test_the_engine_is_locked),
