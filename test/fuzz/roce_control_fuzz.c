@@ -96,7 +96,9 @@ ip_packet(struct script *s)
 	const bool v4 = kind & 1;
 	const struct roce_dev *dev = roce_dev(rig[US].dev);
 	struct roce_ip ip = {
-		.src = v4 ? rig[THEM].gid : (struct roce_gid){{0xfd, [15] = 2}},
+		.src = v4	    ? rig[THEM].gid
+			: kind & 32 ? (struct roce_gid){{0xfe, 0x80, [15] = 2}} /* a router */
+				    : (struct roce_gid){{0xfd, [15] = 2}},
 		.dst = v4 ? dev->ip4 : dev->ip6,
 		.proto = !v4	   ? IPPROTO_ICMPV6
 			: kind & 2 ? IPPROTO_IGMP

@@ -812,6 +812,8 @@ receive_report(struct roce_group_msg *msg, struct roce_ip *ip, uint8_t proto, in
 		if (roce_group_decode(ip, l3 + header, msg) == 0) {
 			assert_true(ip->router_alert);
 			assert_int_equal(ip->hop_limit, 1);
+			if (proto == IPPROTO_ICMPV6)
+				assert_true(roce_gid_is_link_local(&ip->src));
 			want = roce_gid_multicast_mac(&ip->dst);
 			assert_memory_equal(&dst, &want, 6);
 			return true;
@@ -821,10 +823,11 @@ receive_report(struct roce_group_msg *msg, struct roce_ip *ip, uint8_t proto, in
 
 /* General query, or query of a group; old: IGMPv2, MLDv1 */
 static void
-send_query(const struct roce_gid *group, bool old, unsigned int seconds)
+send_query_from(
+	const struct roce_gid *src, const struct roce_gid *group, bool old, unsigned int seconds)
 {
-	const bool v4 = roce_gid_is_v4(&rig[US].gid);
-	struct roce_ip ip = {.src = rig[THEM].gid,
+	const bool v4 = roce_gid_is_v4(src);
+	struct roce_ip ip = {.src = *src,
 		.proto = v4 ? IPPROTO_IGMP : IPPROTO_ICMPV6,
 		.hop_limit = 1,
 		.router_alert = true};
@@ -852,6 +855,15 @@ send_query(const struct roce_gid *group, bool old, unsigned int seconds)
 	memcpy(payload + 2, &sum, 2);
 	mac = roce_gid_multicast_mac(&ip.dst);
 	send_ip(&mac, &ip, payload);
+}
+
+static void
+send_query(const struct roce_gid *group, bool old, unsigned int seconds)
+{
+	const struct roce_gid router6 = {{0xfe, 0x80, [15] = 2}};
+
+	send_query_from(
+		roce_gid_is_v4(&rig[US].gid) ? &rig[THEM].gid : &router6, group, old, seconds);
 }
 
 static void
@@ -984,6 +996,56 @@ test_group_queries(void **state)
 	rig_close();
 }
 
+/* The source of a device's MLD messages. @param own NULL: formed from the MAC address */
+static void
+mld_source(const char *args, const struct roce_gid *own)
+{
+	struct roce_gid want = {{0xfe, 0x80, [11] = 0xff, [12] = 0xfe}};
+	const struct roce_gid group = {{0xff, 0x12, [15] = 3}}, global = {{0xfd, [15] = 2}};
+	struct sockaddr_storage sa;
+	struct roce_group_msg msg;
+	struct rdma_conn *member;
+	struct rdma_qp *qp;
+	struct roce_ip ip;
+
+	open_us(args, "fe80::2");
+	memcpy(want.raw + 8, rig[US].mac.addr_bytes, 3);
+	memcpy(want.raw + 13, rig[US].mac.addr_bytes + 3, 3);
+	want.raw[8] ^= 2;
+	if (own)
+		want = *own;
+	qp = rig_qp(US, RDMA_QP_UD);
+	roce_gid_to_sockaddr(&group, 0, &sa);
+	member = rdma_multicast_join(qp, (struct sockaddr *)&sa, NULL);
+	assert_non_null(member);
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_true(receive_report(&msg, &ip, IPPROTO_ICMPV6, 1100));
+		assert_memory_equal(&ip.src, &want, 16);
+	}
+	/* a forged query is not answered, and does not select its version */
+	send_query_from(&global, NULL, true, 1);
+	assert_false(receive_report(&msg, &ip, IPPROTO_ICMPV6, 1100));
+	assert_int_equal(rig_stat(US, "control_malformed"), 1);
+	send_query(NULL, false, 1);
+	assert_true(receive_report(&msg, &ip, IPPROTO_ICMPV6, 1100));
+	assert_int_equal(msg.type, ROCE_GROUP_REPORT);
+	assert_memory_equal(&ip.src, &want, 16);
+	assert_int_equal(rdma_conn_destroy(member), 0);
+	assert_int_equal(rdma_qp_destroy(qp), 0);
+	rig_run(2000);
+	drain();
+	rig_close();
+}
+
+static void
+test_mld_source(void **state)
+{
+	const struct roce_gid own = {{0xfe, 0x80, [15] = 1}};
+
+	mld_source("ip=fd00::1/64", NULL);
+	mld_source("ip=fe80::1/64", &own);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -1003,6 +1065,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_echo),
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_group_queries),
+		cmocka_unit_test(test_mld_source),
 	};
 	int failed;
 

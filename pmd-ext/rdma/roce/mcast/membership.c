@@ -20,13 +20,29 @@ has_old_querier(const struct roce_control *c, bool v4)
 	return c->now < (v4 ? c->memberships.old_until4 : c->memberships.old_until6);
 }
 
+/**
+ * Source of MLD messages: routers and snooping switches discard those whose source is not
+ * link-local (RFC 2710, 3; RFC 3810, 5.2.13). A device with a global address uses the one formed
+ * from its MAC address (RFC 4291, appendix A).
+ */
+static struct roce_gid
+mld_source(const struct roce_dev *dev)
+{
+	const uint8_t *m = dev->mac.addr_bytes;
+
+	if (roce_gid_is_link_local(&dev->ip6))
+		return dev->ip6;
+	return (struct roce_gid){{0xfe, 0x80, [8] = m[0] ^ RTE_ETHER_LOCAL_ADMIN_ADDR, m[1], m[2],
+		0xff, 0xfe, m[3], m[4], m[5]}};
+}
+
 static void
 report(struct roce_control *c, const struct roce_membership *m, enum roce_group_record record)
 {
 	const bool v4 = roce_gid_is_v4(&m->group);
 	struct roce_group_msg msg = {
 		.type = ROCE_GROUP_REPORT, .record = record, .group = m->group};
-	struct roce_ip ip = {.src = v4 ? c->dev->ip4 : c->dev->ip6};
+	struct roce_ip ip = {.src = v4 ? c->dev->ip4 : mld_source(c->dev)};
 	uint8_t payload[ROCE_GROUP_BYTES_MAX];
 	struct rte_ether_addr mac;
 
@@ -184,9 +200,14 @@ roce_membership_message(struct roce_control *c, const struct roce_ip *ip, const 
 	 * occur. */
 	if (ip->hop_limit != 1)
 		return -EPROTO;
-	if (msg.type == ROCE_GROUP_QUERY)
-		query(c, ip, &msg);
-	return 0; /* reports of other members are ignored: all members report (v3) */
+	if (msg.type != ROCE_GROUP_QUERY)
+		return 0; /* reports of other members are ignored: all members report (v3) */
+	/* RFC 3810, 5.1.14: a query from beyond the link must not change the version or elicit
+	 * reports */
+	if (!roce_gid_is_v4(&ip->src) && !roce_gid_is_link_local(&ip->src))
+		return -EPROTO;
+	query(c, ip, &msg);
+	return 0;
 }
 
 unsigned int

@@ -47,7 +47,11 @@ int roce_membership_join(struct roce_control *c, const struct roce_gid *group);
 /** Drop a reference; the last one leaves the group. */
 void roce_membership_leave(struct roce_control *c, const struct roce_gid *group);
 
-/** Handle a received IGMP or ICMPv6 message. @return 0; errors of roce_group_decode() */
+/**
+ * Handle a received IGMP or ICMPv6 message.
+ * @return 0; errors of roce_group_decode(); -EPROTO also: hop limit other than 1, MLD query whose
+ *   source is not link-local
+ */
 int roce_membership_message(
 	struct roce_control *c, const struct roce_ip *ip, const uint8_t *payload);
 

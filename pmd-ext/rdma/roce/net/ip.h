@@ -31,6 +31,13 @@ roce_gid_is_none(const struct roce_gid *gid)
 	return roce_gid_equal(gid, &zero) || (roce_gid_is_v4(gid) && roce_gid_to_v4(gid) == 0);
 }
 
+/** fe80::/10 */
+static inline bool
+roce_gid_is_link_local(const struct roce_gid *gid)
+{
+	return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
+}
+
 /** A header of either version. Options other than router alert are not supported. */
 struct roce_ip {
 	struct roce_gid src, dst; /**< both IPv4-mapped: IPv4 */

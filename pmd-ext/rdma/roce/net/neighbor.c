@@ -252,8 +252,7 @@ on_link(const struct roce_dev *dev, const struct roce_gid *gid)
 		return dev->has_ip4 && same_prefix(gid, &dev->ip4, 96 + dev->prefix4);
 	/* fe80::/10 is on every link */
 	return dev->has_ip6 &&
-		((gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80) ||
-			same_prefix(gid, &dev->ip6, dev->prefix6));
+		(roce_gid_is_link_local(gid) || same_prefix(gid, &dev->ip6, dev->prefix6));
 }
 
 const struct roce_gid *
