@@ -107,8 +107,9 @@ struct rdma_roce_uc_info {
 	uint64_t messages; /**< delivered, or completed */
 	uint64_t gaps;	   /**< packets with a later PSN than the expected one */
 	/**
-	 * packets missing in the gaps: sum of the PSN differences. A PSN far behind, as after a
-	 * restart of the peer, adds none
+	 * packets missing in the gaps: sum of the PSN differences. After a restart of the peer the
+	 * loss is unknown, so none are added: for a PSN behind the expected one, and, in the first
+	 * packet or after 200 ms without a packet, for one more than 65,536 ahead
 	 */
 	uint64_t lost;
 	uint64_t dropped;    /**< packets that arrived, of messages that were not delivered */

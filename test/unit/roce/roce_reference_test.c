@@ -5,7 +5,6 @@
  */
 #include "roce_rig.h"
 
-#include <unistd.h>
 #include <errno.h>
 
 #include <rte_cycles.h>
@@ -403,6 +402,15 @@ test_duplicates(void **state)
 	finish();
 }
 
+/* Set the time of the receiver's latest packet: a test must not depend on the machine's speed */
+static void
+last_packet_at(uint64_t tsc)
+{
+	((struct roce_qp *)rig.end[1].qp)->resp.received_at = tsc;
+}
+
+#define LONG_AGO 1 /* TSC */
+
 /* The sender ends within a message, and begins again with another PSN. */
 static void
 test_restart(void **state)
@@ -424,6 +432,7 @@ test_restart(void **state)
 		assert_int_equal(rdma_qp_destroy(rig.end[0].qp), 0);
 		connect_sender(psn);
 		rig.tap = tap;
+		last_packet_at(rte_rdtsc());
 		post(RDMA_OP_WRITE_IMM, 5, 2 * MTU, BASE, i);
 		message = expect();
 		assert_int_equal(message.imm, i);
@@ -467,10 +476,38 @@ test_any_first_psn(void **state)
 		message = expect();
 		assert_int_equal(message.imm, i);
 		compare(&message, 5);
-		usleep(300 * 1000);
+		last_packet_at(LONG_AGO);
 	}
 	assert_int_equal(info_of(1).duplicates, 0);
 	assert_int_equal(info_of(1).messages, 3);
+	finish();
+}
+
+/* The same ahead of the expected PSN: packets near it were lost, far ahead no loss is known. */
+static void
+test_loss_after_silence(void **state)
+{
+	static const int32_t differences[] = {5000000, 65537, 65536, 1};
+	uint32_t psn = PSN;
+
+	begin();
+	for (uint32_t i = 0; i < RTE_DIM(differences); i++) {
+		struct rdma_roce_message message;
+
+		rig.tap = NULL;
+		assert_int_equal(rdma_qp_destroy(rig.end[0].qp), 0);
+		psn = roce_psn_add(psn, differences[i]);
+		connect_sender(psn);
+		rig.tap = tap;
+		post(RDMA_OP_WRITE_IMM, 5, 2 * MTU, BASE, i);
+		message = expect();
+		compare(&message, 5);
+		psn = roce_psn_add(psn, 2);
+		last_packet_at(LONG_AGO);
+	}
+	assert_int_equal(info_of(1).messages, RTE_DIM(differences));
+	assert_int_equal(info_of(1).gaps, RTE_DIM(differences));
+	assert_int_equal(info_of(1).lost, 65536 + 1);
 	finish();
 }
 
@@ -931,6 +968,7 @@ main(void)
 		cmocka_unit_test(test_duplicates),
 		cmocka_unit_test(test_restart),
 		cmocka_unit_test(test_any_first_psn),
+		cmocka_unit_test(test_loss_after_silence),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_ring_full),

@@ -7,8 +7,11 @@
 #include "engine/qp.h"
 #include "engine/reference.h"
 
-/** UC: a packet at most this many PSNs before the expected one is late or a duplicate: dropped. */
-#define UC_BEHIND 65536
+/**
+ * UC: a packet at most this many PSNs before the expected one is late or a duplicate: dropped. One
+ * at most this many PSNs after it follows a loss, also after a silence.
+ */
+#define UC_NEAR 65536
 /**
  * UC: after this many such packets, each with the next PSN and none with an expected one between
  * them, the peer has restarted. A network that duplicates packets delivers others meanwhile.
@@ -341,7 +344,7 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 
 	/* The network may duplicate and reorder packets. A message must not be delivered twice, or
 	 * after a later one. */
-	if (unlikely(ahead < 0 && ahead >= -UC_BEHIND) && !was_silent(qp)) {
+	if (unlikely(ahead < 0 && ahead >= -UC_NEAR) && !was_silent(qp)) {
 		r->received_at = qp->poll_group->now;
 		r->behind = pkt->psn == r->behind_psn ? r->behind + 1 : 1;
 		r->behind_psn = roce_psn_add(pkt->psn, 1);
@@ -352,14 +355,16 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 		}
 	}
 	r->behind = 0;
-	r->received_at = qp->poll_group->now;
 	if (unlikely(ahead != 0)) {
 		roce_count(qp->poll_group, ROCE_RX_GAP);
 		counter_add(&qp->uc.gaps, 1);
-		/* far behind: the peer has restarted with another PSN, and no loss is known */
-		counter_add(&qp->uc.lost, RTE_MAX(ahead, 0));
+		/* Behind, or far ahead after a silence: the peer has restarted with another PSN.
+		 * No loss is known. */
+		if (ahead > 0 && (ahead <= UC_NEAR || !was_silent(qp)))
+			counter_add(&qp->uc.lost, ahead);
 		roce_uc_abandon(qp, 0);
 	}
+	r->received_at = qp->poll_group->now;
 	r->expected_psn = roce_psn_add(pkt->psn, 1);
 	if (pkt->flags & ROCE_F_FIRST) {
 		if (unlikely(r->inbound == ROCE_IN_SEND || r->inbound == ROCE_IN_WRITE)) {
