@@ -142,9 +142,10 @@ replay_stop(struct rte_eth_dev *dev)
 }
 
 /*
- * ethdev calls drivers without a lock. Its telemetry thread requests statistics also while a port
- * is closed or a queue is set up again. The counters are in the queues, so queues are released
- * under this lock. It is not part of the port, because the port is released, too.
+ * ethdev calls drivers without a lock. Its telemetry thread requests statistics and the link status
+ * also while a port is closed or a queue is set up again. Both are derived from the queues, so
+ * queues are released under this lock. It is not part of the port, because the port is released,
+ * too.
  */
 static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -274,12 +275,19 @@ replay_ptypes_get(struct rte_eth_dev *dev COMPAT_PTYPES_COUNT(count))
 
 /* The link goes down when the last packet has been received. Without Rx queues it stays up. */
 static int
-replay_link_update(struct rte_eth_dev *dev, int wait_to_complete)
+replay_locked_link_update(struct rte_eth_dev *dev, int wait_to_complete)
 {
-	bool up = dev->data->dev_started && !replay_is_done(dev);
+	int ret = -ENODEV;
+	bool up;
 
-	dev->data->dev_link.link_status = up ? RTE_ETH_LINK_UP : RTE_ETH_LINK_DOWN;
-	return 0;
+	pthread_mutex_lock(&queues_lock);
+	if (dev->data->dev_private != NULL) {
+		up = dev->data->dev_started && !replay_is_done(dev);
+		dev->data->dev_link.link_status = up ? RTE_ETH_LINK_UP : RTE_ETH_LINK_DOWN;
+		ret = 0;
+	}
+	pthread_mutex_unlock(&queues_lock);
+	return ret;
 }
 
 /* Packets are delivered unchanged: the port's address, mode and MTU have no effect. */
@@ -323,7 +331,7 @@ const struct eth_dev_ops replay_ops = {
 	.dev_close = replay_close,
 	.dev_infos_get = replay_infos_get,
 	.dev_supported_ptypes_get = replay_ptypes_get,
-	.link_update = replay_link_update,
+	.link_update = replay_locked_link_update,
 	.promiscuous_enable = replay_accept,
 	.promiscuous_disable = replay_accept,
 	.allmulticast_enable = replay_accept,
@@ -436,6 +444,7 @@ replay_remove(struct rte_vdev_device *vdev)
 
 	if (dev == NULL)
 		return 0; /* already closed */
+	rte_eth_dev_stop(dev->data->port_id); /* its lcores may still poll it */
 	replay_close(dev);
 	return rte_eth_dev_release_port(dev);
 }

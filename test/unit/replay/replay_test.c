@@ -8,6 +8,7 @@
 
 #include <ethdev_driver.h>
 #include <pcap/pcap.h>
+#include <rte_bus_vdev.h>
 #include <rte_cycles.h>
 #include <rte_ip.h>
 #include <rte_udp.h>
@@ -451,7 +452,7 @@ half_a_setup_is_refused(void **state)
 	close_port((uint16_t)port);
 }
 
-/* Read statistics like ethdev's telemetry, in a separate thread, until `end` is set. */
+/* Read statistics and link status like ethdev's telemetry, in a separate thread, until `end` is set. */
 struct asking {
 	struct rte_eth_dev *dev;
 	const struct eth_dev_ops *ops;
@@ -469,6 +470,7 @@ ask_always(void *arg)
 
 	while (!__atomic_load_n(&a->end, __ATOMIC_RELAXED)) {
 		(void)a->ops->stats_get(a->dev, &stats);
+		(void)a->ops->link_update(a->dev, 0);
 		if (a->ops->xstats_get(a->dev, xstats, RTE_DIM(xstats)) > 0)
 			n++;
 		__atomic_store_n(&a->answered, n, __ATOMIC_RELAXED);
@@ -477,7 +479,7 @@ ask_always(void *arg)
 }
 
 /*
- * Statistics are read while the port closes. The driver is called as by ethdev, which has checked
+ * Statistics and link status are read while the port closes. The driver is called as by ethdev, which has checked
  * before that the port exists.
  */
 static void
@@ -501,7 +503,37 @@ statistics_while_ports_close(void **state)
 		close_port(port);
 		__atomic_store_n(&a.end, true, __ATOMIC_RELAXED);
 		pthread_join(thread, NULL);
+		assert_int_equal(a.ops->link_update(a.dev, 0), -ENODEV);
 	}
+}
+
+static const struct eth_dev_ops *driver;
+static unsigned int stops;
+
+static int
+count_stop(struct rte_eth_dev *dev)
+{
+	stops++;
+	return driver->dev_stop(dev);
+}
+
+/* Lcores may poll a started port that is removed: ethdev must hear that it has stopped. */
+static void
+a_removed_port_is_stopped(void **state)
+{
+	struct eth_dev_ops counting;
+	struct rte_eth_dev *dev;
+	uint16_t port;
+
+	write_equal(10, 1000);
+	port = start_single("", roomless, 0);
+	dev = &rte_eth_devices[port];
+	driver = dev->dev_ops;
+	counting = *driver;
+	counting.dev_stop = count_stop;
+	dev->dev_ops = &counting;
+	assert_int_equal(rte_vdev_uninit("net_replay0"), 0);
+	assert_int_equal(stops, 1);
 }
 
 /* Checksum of a packet in the capture, and the flags that a queue delivers. */
@@ -626,6 +658,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(checksums_are_verified, remove_port),
 		cmocka_unit_test_teardown(half_a_setup_is_refused, remove_port),
 		cmocka_unit_test_teardown(statistics_while_ports_close, remove_port),
+		cmocka_unit_test_teardown(a_removed_port_is_stopped, remove_port),
 	};
 
 	return run_replay_tests(argv[0], tests, RTE_DIM(tests));
