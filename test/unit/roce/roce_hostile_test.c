@@ -452,6 +452,35 @@ test_answers(void **state)
 	end();
 }
 
+/*
+ * A response of the wrong length also acknowledges the requests before its own, which were being
+ * sent again: the sender continues with the next one at once.
+ */
+static void
+test_bad_answer_acknowledges(void **state)
+{
+	uint32_t first;
+
+	begin(RDMA_QP_RC);
+	post(RDMA_OP_SEND, 3 * MTU);
+	post(RDMA_OP_READ, 2 * MTU);
+	first = us()->req.una_psn;
+	/* nothing has arrived: the first packet is sent again, and the others wait for its ACK */
+	roce_requester_timeout(us());
+	rig_run(&rig, 1);
+	assert_int_equal(us()->req.next_psn, roce_psn_add(first, 1));
+	nb_said = 0;
+	answer(ROCE_READ_RESPONSE_FIRST, roce_psn_add(first, 3), ACK, MTU - 4);
+	assert_int_equal(completions(), 1);
+	assert_int_equal(nb_said, 1);
+	assert_int_equal(said[0].opcode, ROCE_READ_REQUEST);
+	assert_int_equal(said[0].psn, roce_psn_add(first, 3));
+	answer(ROCE_READ_RESPONSE_FIRST, roce_psn_add(first, 3), ACK, MTU);
+	answer(ROCE_READ_RESPONSE_LAST, roce_psn_add(first, 4), ACK, MTU);
+	assert_int_equal(completions(), 1);
+	end();
+}
+
 /* A region in the middle of US's memory. */
 static struct rdma_mr *
 region(uint32_t offset, uint32_t length, uint32_t access)
@@ -955,6 +984,7 @@ main(void)
 		cmocka_unit_test(test_cnp),
 		cmocka_unit_test(test_window),
 		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_bad_answer_acknowledges),
 		cmocka_unit_test(test_read_right_is_removed),
 		cmocka_unit_test(test_write_right_is_removed),
 		cmocka_unit_test(test_rights),

@@ -294,6 +294,7 @@ response_process(struct roce_qp *qp, const struct roce_packet *pkt)
 		old = rte_be_to_cpu_64(old);
 		roce_list_write(wqe->segment, &at, &old, sizeof(old));
 	} else if (!roce_read_place(qp, wqe, pkt)) {
+		resume(qp, true); /* after advance(); the READ is requested again by the timer */
 		return;
 	}
 	wqe->answered++;
