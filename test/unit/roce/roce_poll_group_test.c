@@ -811,9 +811,12 @@ test_groups(void **state)
 {
 	const struct sockaddr_storage group = address(GROUP);
 	struct rdma_conn *member[2];
-	struct rdma_qp *qp[2], *sender;
+	struct rdma_qp *qp[2], *sender, *early;
+	const struct rdma_sge early_sge = sge(1024, 512);
+	const struct rdma_recv_wr early_wr = {.sg = &early_sge, .nb_sge = 1};
 	struct rdma_event event[8];
 	struct rte_mbuf *m = NULL;
+	struct roce_gid gid;
 	struct rdma_ah *ah;
 	struct rdma_wc wc;
 	unsigned int i, queue;
@@ -828,6 +831,11 @@ test_groups(void **state)
 		member[i] = rdma_multicast_join(qp[i], (const struct sockaddr *)&group, NULL);
 		assert_non_null(member[i]);
 	}
+	/* a member that is not yet ready to receive */
+	early = qp_make(RDMA_QP_UD, 0);
+	assert_int_equal(roce_gid_from_sockaddr(&gid, (const struct sockaddr *)&group), 0);
+	assert_int_equal(roce_qp_attach(early, &gid), 0);
+	assert_int_equal(rdma_post_recv(early, &early_wr, 1), 1);
 	rdma_poll_cm(it.dev, event, RTE_DIM(event));
 	rdma_progress(it.dev, 0);
 	for (queue = 0; queue < 2; queue++) {
@@ -854,6 +862,8 @@ test_groups(void **state)
 		}
 	}
 	assert_int_equal(stat("rx_not_for_us"), 0);
+	assert_int_equal(stat("rx_bad_state"), 2);
+	assert_int_equal(rdma_qp_destroy(early), 0);
 	for (i = 0; i < 2; i++) {
 		assert_int_equal(rdma_conn_destroy(member[i]), 0);
 		assert_int_equal(rdma_qp_destroy(qp[i]), 0);

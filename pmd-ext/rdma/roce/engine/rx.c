@@ -86,6 +86,13 @@ hand_over(struct roce_poll_group *pg, struct roce_poll_group *to, struct rte_mbu
 	return true;
 }
 
+/** True if a queue pair in this state receives. */
+static bool
+state_receives(enum rdma_qp_state state)
+{
+	return state == RDMA_QP_RTR || state == RDMA_QP_RTS;
+}
+
 /**
  * Forward copies of a multicast packet to the other poll groups that have members of any group.
  * @return number of these poll groups
@@ -141,10 +148,10 @@ rx_multicast(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roc
 		if (!roce_gid_equal(&pg->groups[i].gid, &dst))
 			continue;
 		members++;
-		if (roce_state(pg->groups[i].qp) == RDMA_QP_ERROR)
-			roce_count(pg, ROCE_RX_STATE);
-		else
+		if (state_receives(roce_state(pg->groups[i].qp)))
 			roce_responder_datagram(pg->groups[i].qp, pkt);
+		else
+			roce_count(pg, ROCE_RX_STATE);
 	}
 	if (!members && !poll_groups && !others)
 		roce_count(pg, ROCE_RX_OTHER);
@@ -173,13 +180,11 @@ opcode_is_valid(const struct roce_qp *qp, const struct roce_packet *pkt)
 static bool
 packet_is_valid(struct roce_poll_group *pg, const struct roce_qp *qp, const struct roce_packet *pkt)
 {
-	const enum rdma_qp_state state = roce_state(qp);
-
 	if (!opcode_is_valid(qp, pkt)) {
 		roce_count(pg, ROCE_RX_OPCODE);
 		return false;
 	}
-	if (state == RDMA_QP_INIT || state == RDMA_QP_ERROR) {
+	if (!state_receives(roce_state(qp))) {
 		roce_count(pg, ROCE_RX_STATE);
 		return false;
 	}
