@@ -535,9 +535,11 @@ ipc_reader_copy_schema(const struct ipc_reader *r, struct ArrowSchema *out)
 
 /* ------------------------------------------------------------------ arrays in memory */
 
+/* What an array owns, in one allocation: a batch of small columns has many of them. */
 struct array_private {
 	struct memory *memory;
 	const void *buffer[3];
+	struct ArrowArray child[]; /* n_children elements, and then the pointers to them */
 };
 
 static void
@@ -556,12 +558,10 @@ array_release(struct ArrowArray *a)
 	struct array_private *p = a->private_data;
 	int64_t i;
 
-	for (i = 0; a->children != NULL && i < a->n_children; i++) {
-		if (a->children[i] != NULL && a->children[i]->release != NULL)
+	for (i = 0; i < a->n_children; i++) {
+		if (a->children[i]->release != NULL)
 			a->children[i]->release(a->children[i]);
-		free(a->children[i]);
 	}
-	free(a->children);
 	if (a->dictionary != NULL && a->dictionary->release != NULL)
 		a->dictionary->release(a->dictionary);
 	free(a->dictionary);
@@ -575,7 +575,8 @@ array_release(struct ArrowArray *a)
 static int
 array_begin(struct ArrowArray *a, struct memory *m, int64_t children)
 {
-	struct array_private *p = calloc(1, sizeof(*p));
+	struct array_private *p =
+		calloc(1, sizeof(*p) + children * (sizeof(p->child[0]) + sizeof(a->children[0])));
 	int64_t i;
 
 	*a = (struct ArrowArray){.release = array_release, .private_data = p};
@@ -584,15 +585,10 @@ array_begin(struct ArrowArray *a, struct memory *m, int64_t children)
 	p->memory = m;
 	__atomic_add_fetch(&m->references, 1, __ATOMIC_RELAXED);
 	a->buffers = p->buffer;
-	a->children = calloc(children + 1, sizeof(*a->children));
-	if (a->children == NULL)
-		return -ENOMEM;
+	a->children = (struct ArrowArray **)&p->child[children];
 	a->n_children = children;
-	for (i = 0; i < children; i++) {
-		a->children[i] = calloc(1, sizeof(**a->children));
-		if (a->children[i] == NULL)
-			return -ENOMEM;
-	}
+	for (i = 0; i < children; i++)
+		a->children[i] = &p->child[i];
 	return 0;
 }
 
