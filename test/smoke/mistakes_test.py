@@ -1623,6 +1623,12 @@ def settings_with_several_mistakes(where):
         f.write(b'[run]\nname\nframes\n')
     out = says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2)
     want(re.fullmatch('(config: .*x.ini:[23]: expected .*\n){2}', out), out)
+    # another file
+    with open(f'{where}/x.ini', 'wb') as f:
+        f.write(38 * b'CrystFEL\n')
+    out = says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
+               'x.ini: 33 more wrong lines; is this a file of settings?\n')
+    want(len(out.splitlines()) == 6, out)
     # one mistake, one message
     with open(f'{where}/x.ini', 'wb') as f:
         f.write(b'[detector\nrows = 64\n[run] ; comment\nname = x\n')

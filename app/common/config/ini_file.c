@@ -144,11 +144,15 @@ read_line(struct reading *r, char *text, int *error)
 	return NULL;
 }
 
+/** Lines that are reported. If more are wrong, the file is probably not one of settings. */
+#define WRONG_LINES 5
+
 int
 ini_stream_read(FILE *f, const char *path, ini_take *take, void *arg, char *message, size_t size)
 {
 	struct reading r = {.take = take, .arg = arg};
 	const char *wrong;
+	unsigned int nb_wrong = 0;
 	size_t used = 0;
 	char *text = NULL;
 	size_t room = 0;
@@ -166,11 +170,15 @@ ini_stream_read(FILE *f, const char *path, ini_take *take, void *arg, char *mess
 		wrong = strlen(text) == (size_t)length
 			? read_line(&r, text, &error)
 			: "contains a zero byte, expected UTF-8 text";
-		/* continue, so that the message has the mistakes of all lines */
-		if (wrong != NULL && used < size)
+		/* continue: what is in the other lines is not missing */
+		if (wrong != NULL && nb_wrong++ < WRONG_LINES && used < size)
 			used += snprintf(message + used, size - used, "%s%s:%u: %s",
 				used > 0 ? "\n" : "", path, r.line, wrong);
 	}
+	if (nb_wrong > WRONG_LINES && used < size)
+		used += snprintf(message + used, size - used,
+			"\n%s: %u more wrong lines; is this a file of settings?", path,
+			nb_wrong - WRONG_LINES);
 	if (error != 0) {
 		snprintf(message, size, "%s:%u: %s", path, r.line, strerror(-error));
 	} else if (ferror(f)) {
