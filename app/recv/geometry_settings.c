@@ -124,6 +124,7 @@ geometry_settings_read(struct geometry_settings *s, struct config *c,
 {
 	const struct layout *found = layout_find(detector->ops->name);
 	const struct layout l = found != NULL ? *found : (struct layout){.chip_gap = 0};
+	const unsigned int before = config_nb_mistakes(c);
 	bool has_x, has_y;
 
 	memset(s, 0, sizeof(*s));
@@ -143,12 +144,13 @@ geometry_settings_read(struct geometry_settings *s, struct config *c,
 	s->chip_gap = config_real(c, "geometry", "chip_gap", l.chip_gap, 0, 100);
 	s->gap_x = config_real(c, "geometry", "gap_x", l.gap_x, 0, 10000);
 	s->gap_y = config_real(c, "geometry", "gap_y", l.gap_y, 0, 10000);
+	s->wrong = config_nb_mistakes(c) != before;
 	s->known = s->file != NULL || (has_x && has_y && s->distance_mm > 0);
 	if (s->file != NULL && (has_x || has_y))
 		config_complain(c, "geometry", has_x ? "beam_x" : "beam_y",
 			"must be none with [geometry] file: the corners of panels are relative to "
 			"the beam");
-	else if (!s->known && (has_x || has_y || s->distance_mm > 0))
+	else if (!s->known && !s->wrong && (has_x || has_y || s->distance_mm > 0))
 		config_complain(c, "geometry",
 			!has_x		 ? "beam_x"
 				: !has_y ? "beam_y"
@@ -156,4 +158,5 @@ geometry_settings_read(struct geometry_settings *s, struct config *c,
 			"must be a number; set beam_x, beam_y and distance_mm, or none of them");
 	else
 		check(s, c, detector);
+	s->wrong = config_nb_mistakes(c) != before;
 }

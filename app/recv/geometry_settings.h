@@ -16,6 +16,7 @@ struct config;
 
 struct geometry_settings {
 	bool known;	       /**< there is a geometry */
+	bool wrong;	       /**< the section has mistakes, which were reported */
 	const char *file;      /**< NULL: computed from the detector's layout */
 	double beam_x, beam_y; /**< without a file: in the picture, pixels; 0: outer edge */
 	double distance_mm;    /**< 0: that of the file */

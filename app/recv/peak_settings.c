@@ -62,6 +62,8 @@ check_geometry(const struct peak_settings *s, struct gk_peak_params *p, struct c
 	const char *what = NULL;
 	struct geometry *g;
 
+	if (settings->wrong)
+		return;
 	if (!settings->known) {
 		config_complain(c, "peaks", "search",
 			"needs the section [geometry]: set its file, or beam_x, beam_y and "

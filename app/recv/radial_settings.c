@@ -15,6 +15,8 @@ check_geometry(const struct radial_settings *s, struct config *c,
 	char message[GEOMETRY_MESSAGE_LEN];
 	struct geometry *g;
 
+	if (settings->wrong)
+		return;
 	if (!settings->known) {
 		config_complain(c, "radial", "bins",
 			"needs the section [geometry]: set its file, or beam_x, beam_y and "

@@ -1675,6 +1675,11 @@ def settings_that_are_empty_or_too_much(where):
     says([RECV, '--', '--set', 'run.offset=5', '--dump-config'], 2, '[run] offset = 5: must be less than [run] stride = 1')
     says([RECV, '--', '--set', 'dark.phase=9', '--set', 'dark.every=9', '--dump-config'], 2,
          '[dark] phase = 9: must be less than [dark] every = 9')
+    # what needs the geometry does not say that the section is missing
+    out = says([RECV, '--', *(word for s in ('peaks.search=hits', 'radial.bins=100', 'geometry.beam_x=5', 'geometry.beam_y=5',
+                                             'geometry.distance_mm=-4') for word in ('--set', s)), '--dump-config'], 2,
+               "[geometry] distance_mm = -4: must be 'none' or a number")
+    want(len(out.splitlines()) == 1, out)
     says([RECV, '--', '--set', ' veto . strong_min = 30 ', '--dump-config'], 0, '\nstrong_min = 30\n')
     for streams, line in ((), 'auto (default): means all streams, also'), (('--set', 'port 1.streams=0-1'), '0-1: lists'):
         out = says([RECV, '--', '--set', 'detector.modules=3', '--set', 'port 0.device=0', '--set', 'port 1.device=1',

@@ -592,6 +592,12 @@ config_dump(const struct config *c, FILE *out)
 	}
 }
 
+unsigned int
+config_nb_mistakes(const struct config *c)
+{
+	return c->mistakes;
+}
+
 const char *
 config_mistake(const struct config *c)
 {

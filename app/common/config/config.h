@@ -120,6 +120,9 @@ unsigned int config_list(struct config *c, const char *section, const char *key,
 void config_complain(struct config *c, const char *section, const char *key, const char *what)
 	__attribute__((nonnull(1, 2, 3, 4)));
 
+/** @return number of mistakes so far */
+unsigned int config_nb_mistakes(const struct config *c);
+
 /** @return the last mistake, as logged; "": none */
 const char *config_mistake(const struct config *c);
 
