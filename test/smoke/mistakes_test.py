@@ -700,7 +700,7 @@ def sizes_of_a_journal(where, words):
             want(('has no effect' in out) == (size > 64), out)
             want(rate < 100 or 'journal_mib = 128 has no effect; lower rate_mb_per_s until stores have its batches' in out,
                  out)
-        says([*words, '--set', 'output.receiver_id=5'], 2, f'journal {journal} belongs to receiver ')
+        says([*words, '--set', 'output.receiver_id=5'], 2, f'journal {journal} belongs to receiver 0, expected 5 ([output] receiver_id)')
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.remove(journal)

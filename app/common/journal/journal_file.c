@@ -231,8 +231,8 @@ check_receiver_id(const struct ring_header *h, const struct journal_config *c, c
 	if (h->receiver_id == c->receiver_id)
 		return 0;
 	snprintf(message, PATH_MAX,
-		"journal %.3000s belongs to receiver %016llx, expected %016llx; give each receiver "
-		"its own journal",
+		"journal %.3000s belongs to receiver %llu, expected %llu ([output] receiver_id); "
+		"give each receiver its own journal",
 		c->path, (unsigned long long)h->receiver_id, (unsigned long long)c->receiver_id);
 	return -EINVAL;
 }

@@ -141,7 +141,9 @@ egress_stores_parse(
 	snprintf(list, sizeof(list), "%s", settings->stores);
 	for (text = strtok_r(list, ", ", &save); text != NULL; text = strtok_r(NULL, ", ", &save)) {
 		if (s->nb == STORE_SET || parse_store(text, &s->at[s->nb].to) < 0) {
-			snprintf(message, PATH_MAX, "'%s': expected ADDRESS[:PORT], at most %u",
+			snprintf(message, PATH_MAX,
+				"'%s': expected ADDRESS[:PORT], at most %u; host names "
+				"are not resolved",
 				text, STORE_SET);
 			return -EINVAL;
 		}
