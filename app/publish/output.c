@@ -13,14 +13,14 @@
 
 #include <zmq.h>
 
-#include "backoff.h"
-#include "counter.h"
-#include "clock.h"
 #include "arrow/bitshuffle.h"
+#include "backoff.h"
+#include "clock.h"
+#include "counter.h"
 #include "escaped_text.h"
 #include "histogram.h"
-#include "scan/memory.h"
 #include "output.h"
+#include "scan/memory.h"
 #include "watch.h"
 
 #define STOP_LINGER_MS 300 /* time to send queued messages after a signal */
