@@ -183,17 +183,29 @@ node_drop(struct rdma_extents *x, uint32_t id)
 }
 
 int
-rdma_extents_add(struct rdma_extents *x, uint64_t addr, uint64_t length, uint32_t span)
+rdma_extents_add(
+	struct rdma_extents *x, uint64_t addr, uint64_t length, uint32_t span, uint32_t *id)
 {
-	uint32_t id;
-
 	if (x->nb_spans == x->most_spans)
 		return -ENOSPC;
-	id = node_new(x);
+	*id = node_new(x);
 	x->nb_spans++;
-	x->node[id] = (struct node){
+	x->node[*id] = (struct node){
 		.addr = addr, .length = length, .before = NONE, .after = NONE, .span = span};
-	class_put(x, id);
+	class_put(x, *id);
+	return 0;
+}
+
+int
+rdma_extents_remove(struct rdma_extents *x, uint32_t id)
+{
+	/* The first range of a span keeps its node: split() and merge_next() change only the ones
+	 * after it. */
+	if (x->node[id].state != FREE || x->node[id].after != NONE)
+		return -EBUSY;
+	class_take(x, id);
+	node_drop(x, id);
+	x->nb_spans--;
 	return 0;
 }
 

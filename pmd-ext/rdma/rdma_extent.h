@@ -30,9 +30,14 @@ void rdma_extents_destroy(struct rdma_extents *x);
 
 /**
  * Add a span. Its address and length are multiples of RDMA_EXTENT_UNIT.
+ * @param id out: for rdma_extents_remove()
  * @return 0; -ENOSPC: more spans than passed to rdma_extents_create()
  */
-int rdma_extents_add(struct rdma_extents *x, uint64_t addr, uint64_t length, uint32_t span);
+int rdma_extents_add(
+	struct rdma_extents *x, uint64_t addr, uint64_t length, uint32_t span, uint32_t *id);
+
+/** Remove a span. @return 0; -EBUSY: ranges of it are in use */
+int rdma_extents_remove(struct rdma_extents *x, uint32_t id);
 
 /** A range in a span. */
 struct rdma_extent {

@@ -20,6 +20,7 @@
 struct region {
 	void *addr;
 	uint64_t length;
+	uint32_t span; /**< for rdma_extents_remove() */
 	struct rdma_mr *mr;
 };
 
@@ -112,6 +113,9 @@ release(struct rdma_pool *pool)
 			if (ret < 0)
 				return ret;
 			r->mr = NULL;
+			/* if a later region is busy, the pool remains in use without this one */
+			rdma_extents_remove(pool->extents, r->span);
+			pool->info.bytes -= r->length;
 		}
 		if (r->addr)
 			rdma_pages_unmap(r->addr, r->length);
@@ -143,7 +147,7 @@ map_all(struct rdma_pool *pool, uint64_t region_bytes, enum rdma_pages_kind kind
 		ret = rdma_pages_prefault(r->addr, r->length, threads);
 		if (ret < 0)
 			return ret;
-		ret = rdma_extents_add(pool->extents, (uintptr_t)r->addr, r->length, i);
+		ret = rdma_extents_add(pool->extents, (uintptr_t)r->addr, r->length, i, &r->span);
 		if (ret < 0)
 			return ret;
 	}

@@ -66,7 +66,8 @@ struct rdma_pool *rdma_pool_create(struct rdma_pd *pd, const struct rdma_pool_at
 
 /**
  * Destroy a pool.
- * @return 0; -EBUSY: buffers are in use, or outstanding requests refer to them (try again)
+ * @return 0; -EBUSY: buffers are in use, or outstanding requests refer to them (try again; in the
+ *   second case some regions may be freed, and buffers come from the others only)
  */
 int rdma_pool_destroy(struct rdma_pool *pool);
 

@@ -48,13 +48,14 @@ ranges_never_overlap(void **state)
 	static uint8_t taken[2][4096]; /* for each unit of a span */
 	struct rdma_extent e[MOST];
 	unsigned int n = 0, step, i, no_memory = 0;
+	uint32_t span[2];
 	uint64_t at;
 
 	seed_of();
 	memset(taken, 0, sizeof(taken));
-	assert_int_equal(rdma_extents_add(x, START, SPAN, 0), 0);
-	assert_int_equal(rdma_extents_add(x, START + 4 * SPAN, SPAN, 1), 0);
-	assert_int_equal(rdma_extents_add(x, START + 8 * SPAN, SPAN, 2), -ENOSPC);
+	assert_int_equal(rdma_extents_add(x, START, SPAN, 0, &span[0]), 0);
+	assert_int_equal(rdma_extents_add(x, START + 4 * SPAN, SPAN, 1, &span[1]), 0);
+	assert_int_equal(rdma_extents_add(x, START + 8 * SPAN, SPAN, 2, &span[0]), -ENOSPC);
 	for (step = 0; step < 300000; step++) {
 		/* allocations and frees prevail alternately */
 		if (n == 0 || rand() % 100 < (step / 1000 % 2 ? 40 : 60)) {
@@ -97,6 +98,20 @@ ranges_never_overlap(void **state)
 	assert_int_equal(rdma_extents_alloc(x, SPAN, 0, &e[0]), 0);
 	assert_int_equal(rdma_extents_alloc(x, SPAN, 0, &e[1]), 0);
 	assert_int_equal(rdma_extents_alloc(x, 1, 0, &e[2]), -ENOMEM);
+	/* a span is removed when none of its ranges is in use, and another takes its place */
+	assert_int_equal(rdma_extents_remove(x, span[0]), -EBUSY);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(rdma_extents_free(x, e[i].id, e[i].addr), 0);
+	assert_int_equal(rdma_extents_alloc(x, 1, 0, &e[0]), 0);
+	assert_int_equal(rdma_extents_remove(x, span[e[0].span]), -EBUSY);
+	assert_int_equal(rdma_extents_remove(x, span[!e[0].span]), 0);
+	assert_int_equal(rdma_extents_alloc(x, SPAN, 0, &e[1]), -ENOMEM);
+	assert_int_equal(rdma_extents_free(x, e[0].id, e[0].addr), 0);
+	assert_int_equal(rdma_extents_remove(x, span[e[0].span]), 0);
+	assert_int_equal(rdma_extents_alloc(x, 1, 0, &e[1]), -ENOMEM);
+	assert_int_equal(rdma_extents_add(x, START, SPAN, 0, &span[0]), 0);
+	assert_int_equal(rdma_extents_add(x, START + 4 * SPAN, SPAN, 1, &span[1]), 0);
+	assert_int_equal(rdma_extents_alloc(x, SPAN, 0, &e[0]), 0);
 	rdma_extents_destroy(x);
 }
 
@@ -105,8 +120,9 @@ invalid_sizes(void **state)
 {
 	struct rdma_extents *x = rdma_extents_create(4, 1);
 	struct rdma_extent e;
+	uint32_t span;
 
-	assert_int_equal(rdma_extents_add(x, START, SPAN, 0), 0);
+	assert_int_equal(rdma_extents_add(x, START, SPAN, 0, &span), 0);
 	assert_int_equal(rdma_extents_alloc(x, 0, 0, &e), -ENOMEM);
 	assert_int_equal(rdma_extents_alloc(x, SPAN + 1, 0, &e), -ENOMEM);
 	assert_int_equal(rdma_extents_alloc(x, UINT64_MAX, 0, &e), -ENOMEM);
@@ -229,6 +245,8 @@ static void
 a_busy_region_keeps_the_pool(void **state)
 {
 	const struct rdma_pool_attr attr = {.bytes = 4 * MIB, .region_bytes = 2 * MIB};
+	struct rdma_pool_info info;
+	struct rdma_buffer buffer;
 	struct rdma_pool *pool;
 
 	rdma_fake_reset();
@@ -236,6 +254,13 @@ a_busy_region_keeps_the_pool(void **state)
 	assert_non_null(pool);
 	rdma_fake.mr[1].busy = true;
 	assert_int_equal(rdma_pool_destroy(pool), -EBUSY);
+	/* the first region is freed: buffers come from the second one only */
+	rdma_pool_info_get(pool, &info);
+	assert_int_equal(info.bytes, rdma_fake.live_bytes);
+	assert_int_equal(rdma_pool_alloc(pool, info.bytes, 0, &buffer), 0);
+	memset(buffer.addr, 0, info.bytes);
+	assert_int_equal(rdma_pool_alloc(pool, 64, 0, &buffer), -ENOMEM);
+	assert_int_equal(rdma_pool_free(pool, &buffer), 0);
 	rdma_fake.mr[1].busy = false;
 	assert_int_equal(rdma_pool_destroy(pool), 0);
 	assert_int_equal(rdma_fake.live, 0);
