@@ -799,6 +799,61 @@ test_echo(void **state)
 	echo("ip=fd00::1/64", "fd00::2", IPPROTO_ICMPV6, 128, 129);
 }
 
+/* The reply has the VLAN tag of the device, also if the port strips the tag of the request. */
+static void
+echo_tagged(bool stripped)
+{
+	static const uint8_t tagged[] = {0x81, 0x00, 0x60, 0x07, 0x08, 0x00};
+	uint8_t payload[8] = {8, 0, 0, 0, 0x12, 0x34, 0, 1};
+	struct rte_mbuf *m = rte_pktmbuf_alloc(rig_pool);
+	uint8_t frame[L2 + 4 + 20 + sizeof(payload)];
+	struct roce_ip ip, back;
+	unsigned int l2 = L2;
+	rte_be16_t sum;
+
+	assert_non_null(m);
+	open_us("ip=10.99.0.1/24,vlan=7:3", "10.99.0.2");
+	ip = (struct roce_ip){.src = rig[THEM].gid,
+		.dst = rig[US].gid,
+		.proto = IPPROTO_ICMP,
+		.hop_limit = 64,
+		.payload_len = sizeof(payload)};
+	sum = roce_ip_payload_cksum(&ip, payload);
+	memcpy(payload + 2, &sum, 2);
+	ether_put(frame, &rig[US].mac, RTE_ETHER_TYPE_IPV4);
+	if (stripped) {
+		m->ol_flags |= RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
+		m->vlan_tci = 3 << 13 | 7;
+	} else {
+		memcpy(frame + 12, tagged, sizeof(tagged));
+		l2 += 4;
+	}
+	assert_int_equal(roce_ip_encode(&ip, frame + l2), 20);
+	memcpy(frame + l2 + 20, payload, sizeof(payload));
+	memcpy(rte_pktmbuf_append(m, l2 + 20 + sizeof(payload)), frame, l2 + 20 + sizeof(payload));
+	rig_send(THEM, m);
+	rig_run(2);
+	m = rig_receive(THEM);
+	assert_non_null(m);
+	assert_int_equal(m->pkt_len, sizeof(frame));
+	memcpy(frame, rte_pktmbuf_mtod(m, void *), sizeof(frame));
+	rte_pktmbuf_free(m);
+	assert_memory_equal(frame, &rig[THEM].mac, 6);
+	assert_memory_equal(frame + 6, &rig[US].mac, 6);
+	assert_memory_equal(frame + 12, tagged, sizeof(tagged));
+	assert_int_equal(roce_ip_decode(frame + L2 + 4, 20 + sizeof(payload), 4, &back), 20);
+	assert_memory_equal(&back.dst, &rig[THEM].gid, 16);
+	assert_int_equal(frame[L2 + 4 + 20], 0);
+	rig_close();
+}
+
+static void
+test_echo_vlan(void **state)
+{
+	echo_tagged(false);
+	echo_tagged(true);
+}
+
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 static bool
@@ -1063,6 +1118,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_nd),
 		cmocka_unit_test(test_nd_flood),
 		cmocka_unit_test(test_echo),
+		cmocka_unit_test(test_echo_vlan),
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_group_queries),
 		cmocka_unit_test(test_mld_source),

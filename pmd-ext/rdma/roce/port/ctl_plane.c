@@ -156,6 +156,20 @@ roce_control_send_ip(struct roce_control *c, const struct rte_ether_addr *dst,
 	roce_control_tx(c->dev, 0, m);
 }
 
+/**
+ * Insert the VLAN tag of the device, unless the frame has one: the port may have stripped it from
+ * the request.
+ * @return false: no headroom
+ */
+static bool
+tag(const struct roce_dev *dev, struct rte_mbuf *m)
+{
+	if (!dev->vlan_tci || m->l2_len != sizeof(struct rte_ether_hdr))
+		return true;
+	m->vlan_tci = dev->vlan_tci;
+	return rte_vlan_insert(&m) == 0;
+}
+
 /** Reply to an echo request. @return true: the mbuf was consumed */
 static bool
 echo(struct roce_control *c, struct rte_mbuf *m, const struct roce_ip *ip)
@@ -178,6 +192,10 @@ echo(struct roce_control *c, struct rte_mbuf *m, const struct roce_ip *ip)
 	}
 	switch (roce_icmp_echo(m, ip, &c->dev->mac)) {
 	case 0:
+		if (!tag(c->dev, m)) {
+			roce_control_count(c, ROCE_CTL_NOMBUF);
+			return false;
+		}
 		c->echo_sent++;
 		roce_control_count(c, ROCE_ECHO_REPLIES);
 		roce_control_tx(c->dev, 0, m);
