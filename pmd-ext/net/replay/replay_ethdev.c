@@ -444,7 +444,8 @@ replay_remove(struct rte_vdev_device *vdev)
 
 	if (dev == NULL)
 		return 0; /* already closed */
-	rte_eth_dev_stop(dev->data->port_id); /* its lcores may still poll it */
+	/* lcores may still poll it */
+	rte_eth_dev_stop(dev->data->port_id);
 	replay_close(dev);
 	return rte_eth_dev_release_port(dev);
 }

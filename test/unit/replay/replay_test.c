@@ -479,8 +479,8 @@ ask_always(void *arg)
 }
 
 /*
- * Statistics and link status are read while the port closes. The driver is called as by ethdev, which has checked
- * before that the port exists.
+ * Statistics and link status are read while the port closes. The driver is called as by ethdev,
+ * which has checked before that the port exists.
  */
 static void
 statistics_while_ports_close(void **state)
