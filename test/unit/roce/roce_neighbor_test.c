@@ -374,19 +374,20 @@ test_flood(void **state)
 	rig_close();
 }
 
-/* A station gets another MAC address: its connections use it immediately. */
+/* A station gets another MAC address: its connections use it immediately, but once per second. */
 static void
 test_moved(void **state)
 {
 	struct roce_cm_msg msg, rep;
 	struct rdma_conn *conn;
 	struct rdma_qp *qp;
-	struct roce_arp arp = {
-		.op = ROCE_ARP_REQUEST,
-		.sender_mac = {{0x52, 0x54, 0, 0, 0, 0x77}},
-		.sender_ip = RTE_BE32(0x0a630002),
-		.target_ip = RTE_BE32(0x0a630002),
-	};
+	struct roce_arp claim,
+		arp = {
+			.op = ROCE_ARP_REQUEST,
+			.sender_mac = {{0x52, 0x54, 0, 0, 0, 0x77}},
+			.sender_ip = RTE_BE32(0x0a630002),
+			.target_ip = RTE_BE32(0x0a630002),
+		};
 
 	open_us("ip=10.99.0.1/24", "10.99.0.2");
 	rig_known(THEM);
@@ -403,6 +404,23 @@ test_moved(void **state)
 	rig_run(2);
 	assert_int_equal(rig_stat(US, "neighbors_moved"), 1);
 	assert_memory_equal(&roce_conn(conn)->mac, &arp.sender_mac, 6);
+	/* a flood of claims is ignored for a second */
+	claim = arp;
+	for (unsigned int i = 0; i < 50; i++) {
+		claim.sender_mac.addr_bytes[4] = i + 1;
+		send_arp(&claim, &everybody);
+		rig_run(10);
+	}
+	assert_int_equal(rig_stat(US, "neighbors_moved"), 1);
+	assert_int_equal(rig_stat(US, "neighbors_locked"), 50);
+	assert_memory_equal(&roce_conn(conn)->mac, &arp.sender_mac, 6);
+	rig_run(500);
+	send_arp(&claim, &everybody);
+	rig_run(2);
+	assert_int_equal(rig_stat(US, "neighbors_moved"), 2);
+	assert_memory_equal(&roce_conn(conn)->mac, &claim.sender_mac, 6);
+	arp = claim;
+	drain();
 	/* a frame of the queue pair, and one of the CM */
 	const struct rdma_send_wr wr = {.op = RDMA_OP_SEND};
 	assert_int_equal(rdma_post_send(qp, &wr, 1), 1);

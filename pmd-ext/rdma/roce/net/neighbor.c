@@ -16,6 +16,9 @@
 #define REACHABLE_MS 30000
 #define STALE_MS     600000 /* unused entries are removed after this time */
 #define FAILED_MS    1000
+/* Minimum time between two changes of a neighbor's MAC address, as Linux's locktime. Each change
+ * updates all queue pairs whose next hop it is. */
+#define LOCK_MS 1000
 /* Limit of entries learned from requests of other stations. The rest of the table is reserved for
  * own requests. */
 #define LEARNED_MAX (ROCE_NEIGHBORS_MAX * 3 / 4)
@@ -217,6 +220,10 @@ neighbor_update(struct roce_control *c, struct roce_neighbor *n, const struct rt
 	const bool fresh = n->state == ROCE_NEIGHBOR_FREE;
 	const bool moved = !requested && !fresh && !rte_is_same_ether_addr(&n->mac, mac);
 
+	if (moved && c->now < n->locked) {
+		roce_control_count(c, ROCE_NEIGHBORS_LOCKED);
+		return;
+	}
 	n->mac = *mac;
 	n->solicits = 0;
 	if (answer || requested) {
@@ -226,8 +233,10 @@ neighbor_update(struct roce_control *c, struct roce_neighbor *n, const struct rt
 		neighbor_enter(n, ROCE_NEIGHBOR_STALE);
 		roce_expiry_start(c, &n->timer, STALE_MS);
 	}
-	if (moved)
+	if (moved) {
 		roce_control_count(c, ROCE_NEIGHBORS_MOVED);
+		n->locked = c->now + c->hz / 1000 * LOCK_MS;
+	}
 	/* an entry that was removed may have changed its MAC address meanwhile, too */
 	if (moved || requested || fresh)
 		roce_hop_moved(c, &n->gid, mac);

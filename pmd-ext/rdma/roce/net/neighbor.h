@@ -38,6 +38,7 @@ struct roce_neighbor {
 	struct rte_ether_addr mac;
 	uint8_t state;	  /**< enum roce_neighbor_state */
 	uint8_t solicits; /**< requests sent in this state */
+	uint64_t locked;  /**< TSC: the MAC address does not change again before this time */
 };
 
 struct roce_neighbors {

@@ -30,6 +30,7 @@ enum roce_control_stat {
 	ROCE_NEIGHBORS_FULL,   /**< cache full: not learned */
 	ROCE_NEIGHBORS_FAILED, /**< no reply */
 	ROCE_NEIGHBORS_MOVED,  /**< MAC address has changed */
+	ROCE_NEIGHBORS_LOCKED, /**< MAC address has changed less than a second ago: ignored */
 	ROCE_ADDR_CONFLICTS,   /**< another station used an own address */
 	ROCE_ECHO_REPLIES,
 	ROCE_ECHO_LIMITED, /**< above the limit per second: no reply */

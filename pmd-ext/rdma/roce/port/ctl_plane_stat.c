@@ -14,6 +14,7 @@ static const char *const names[ROCE_CONTROL_STATS] = {
 	[ROCE_NEIGHBORS_FULL] = "neighbors_full",
 	[ROCE_NEIGHBORS_FAILED] = "neighbors_failed",
 	[ROCE_NEIGHBORS_MOVED] = "neighbors_moved",
+	[ROCE_NEIGHBORS_LOCKED] = "neighbors_locked",
 	[ROCE_ADDR_CONFLICTS] = "addr_conflicts",
 	[ROCE_ECHO_REPLIES] = "echo_replies",
 	[ROCE_ECHO_LIMITED] = "echo_limited",
