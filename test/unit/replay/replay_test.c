@@ -452,7 +452,7 @@ half_a_setup_is_refused(void **state)
 	close_port((uint16_t)port);
 }
 
-/* Read statistics and link status like ethdev's telemetry, in a separate thread, until `end` is set. */
+/* Read statistics and link status like ethdev's telemetry, in a thread, until `end` is set. */
 struct asking {
 	struct rte_eth_dev *dev;
 	const struct eth_dev_ops *ops;
