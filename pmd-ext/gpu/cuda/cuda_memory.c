@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,25 @@ region_find(struct gpu_cuda *gpu, const void *ptr, enum gpu_cuda_kind kind)
 		return NULL;
 	region = data;
 	return region->kind == kind ? region : NULL;
+}
+
+/* True if the memory is within an allocation. Call with the lock held. */
+static bool
+is_allocated(struct gpu_cuda *gpu, const void *ptr, size_t size)
+{
+	uint32_t next = 0;
+	const void *key;
+	void *data;
+
+	while (rte_hash_iterate(gpu->regions, &key, &data, &next) >= 0) {
+		const struct gpu_cuda_region *region = data;
+		/* of memory below the region: larger than any size */
+		const size_t at = (uintptr_t)ptr - *(const uintptr_t *)key;
+
+		if (region->kind == GPU_CUDA_ALLOCATED && at < region->size)
+			return size <= region->size - at;
+	}
+	return false;
 }
 
 /* Takes ownership of the region on success. */
@@ -426,16 +446,16 @@ gpu_cuda_of(int16_t dev_id)
 
 /* Call with the device's lock held, so that the memory is not freed meanwhile. */
 static int
-dmabuf_export(struct gpu_cuda *gpu, const void *ptr, size_t size, int *fd)
+dmabuf_export(struct gpu_cuda *gpu, const void *ptr, size_t size, int *fd, uint64_t *offset)
 {
+	/* allocations start at a GPU page */
+	const uintptr_t start = RTE_ALIGN_FLOOR((uintptr_t)ptr, GPU_CUDA_PAGE);
 	const struct cuda_device *cuda = &gpu->cuda;
-	const struct gpu_cuda_region *region;
 	CUresult result;
 	char call[96];
 	int ret;
 
-	region = region_find(gpu, ptr, GPU_CUDA_ALLOCATED);
-	if (region == NULL || size == 0 || size > region->size)
+	if (size == 0 || !is_allocated(gpu, ptr, size))
 		return -EINVAL;
 	if (!cuda->dmabuf) {
 		GPU_CUDA_LOG(ERR,
@@ -444,14 +464,16 @@ dmabuf_export(struct gpu_cuda *gpu, const void *ptr, size_t size, int *fd)
 			cuda->name, cuda->model, cuda->pci);
 		return -ENOTSUP;
 	}
-	size = RTE_ALIGN_CEIL(size, GPU_CUDA_PAGE);
+	*offset = (uintptr_t)ptr - start;
+	size = RTE_ALIGN_CEIL(*offset + size, GPU_CUDA_PAGE);
 	ret = cuda_device_enter(cuda);
 	if (ret < 0)
 		return ret;
 	result = cuda->cuda->cuMemGetHandleForAddressRange(
-		fd, (uintptr_t)ptr, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+		fd, start, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 	if (result != CUDA_SUCCESS) {
-		snprintf(call, sizeof(call), "cuMemGetHandleForAddressRange(%p, %zu)", ptr, size);
+		snprintf(call, sizeof(call), "cuMemGetHandleForAddressRange(0x%" PRIxPTR ", %zu)",
+			start, size);
 		ret = cuda_device_failed(cuda, call, result);
 	}
 	cuda_device_leave(cuda);
@@ -459,18 +481,18 @@ dmabuf_export(struct gpu_cuda *gpu, const void *ptr, size_t size, int *fd)
 }
 
 __attribute__((visibility("default"))) int
-gpu_cuda_dmabuf_export(int16_t dev_id, const void *ptr, size_t size, int *fd)
+gpu_cuda_dmabuf_export(int16_t dev_id, const void *ptr, size_t size, int *fd, uint64_t *offset)
 {
 	struct gpu_cuda *gpu = gpu_cuda_of(dev_id);
 	int ret;
 
 	if (gpu == NULL) {
 		ret = -ENODEV;
-	} else if (fd == NULL) {
+	} else if (fd == NULL || offset == NULL) {
 		ret = -EINVAL;
 	} else {
 		pthread_mutex_lock(&gpu->lock);
-		ret = dmabuf_export(gpu, ptr, size, fd);
+		ret = dmabuf_export(gpu, ptr, size, fd, offset);
 		pthread_mutex_unlock(&gpu->lock);
 	}
 	if (ret < 0)

@@ -21,21 +21,22 @@ extern "C" {
  * Export device memory as a dma-buf, for ibv_reg_dmabuf_mr() and other importers. A NIC can then
  * access the memory without nvidia_peermem.
  *
- * The buffer starts at the allocation (offset 0) and has at least @p size bytes. The rest of its
- * last GPU page of 64 KiB also belongs to the allocation, never to another one. Free the memory
- * only after the importer has released it. Any thread.
+ * The memory may be a part of an allocation. The buffer consists of the GPU pages of 64 KiB that
+ * contain it; all of them belong to the allocation, never to another one. Free the memory only
+ * after the importer has released it. Any thread.
  *
  * @param dev_id a gpu_cuda device
- * @param ptr    exactly the pointer that rte_gpu_mem_alloc() returned
- * @param size   bytes to export, at most the allocated size
- * @param fd     file descriptor of the dma-buf; the caller closes it
+ * @param ptr    memory of rte_gpu_mem_alloc()
+ * @param size   bytes to export, within the allocated size
+ * @param fd     out: file descriptor of the dma-buf; the caller closes it
+ * @param offset out: bytes from the start of the dma-buf to @p ptr, less than 64 KiB
  * @return 0, otherwise a negative errno, also in rte_errno:
  * - -ENODEV: no gpu_cuda device has this id
- * - -EINVAL: not the pointer of a live allocation, size 0 or beyond it, or fd is NULL
+ * - -EINVAL: not within a live allocation, size 0, or fd or offset is NULL
  * - -ENOTSUP: this GPU or its kernel driver does not support dma-buf export
  * - others: CUDA's error, logged
  */
-int gpu_cuda_dmabuf_export(int16_t dev_id, const void *ptr, size_t size, int *fd);
+int gpu_cuda_dmabuf_export(int16_t dev_id, const void *ptr, size_t size, int *fd, uint64_t *offset);
 
 /**
  * Copy between any of the GPU's and the host's memory. The copy uses a stream of the driver that

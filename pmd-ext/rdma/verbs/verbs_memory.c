@@ -13,8 +13,8 @@
 #include "verbs_device.h"
 
 /* Weak: NULL unless the gpu_cuda driver is linked in. No other driver exports a dma-buf. */
-extern int gpu_cuda_dmabuf_export(int16_t dev_id, const void *ptr, size_t size, int *fd)
-	__attribute__((weak));
+extern int gpu_cuda_dmabuf_export(int16_t dev_id, const void *ptr, size_t size, int *fd,
+	uint64_t *offset) __attribute__((weak));
 
 static int
 access_flags(uint32_t access)
@@ -66,12 +66,14 @@ register_gpu(struct verbs_dev *dev, struct ibv_pd *pd, const struct rdma_mr_attr
 {
 	int fd = -1, dmabuf_error = EOPNOTSUPP, peermem_error;
 	struct ibv_mr *mr;
+	uint64_t offset;
 
 	if (dev->dmabuf && gpu_cuda_dmabuf_export) {
-		dmabuf_error = -gpu_cuda_dmabuf_export(attr->gpu, attr->addr, attr->length, &fd);
+		dmabuf_error =
+			-gpu_cuda_dmabuf_export(attr->gpu, attr->addr, attr->length, &fd, &offset);
 		if (dmabuf_error == 0) {
 			mr = ibv_reg_dmabuf_mr(
-				pd, 0, attr->length, (uintptr_t)attr->addr, fd, flags);
+				pd, offset, attr->length, (uintptr_t)attr->addr, fd, flags);
 			dmabuf_error = errno;
 			/* The registration holds its own reference to the dma-buf. */
 			close(fd);

@@ -391,23 +391,40 @@ dmabuf_export(void **state)
 {
 	uint8_t *ptr = rte_gpu_mem_alloc(gpu, 100000, 0);
 	struct stat stat;
+	uint64_t offset = 1;
 	int fd = -1;
 
 	assert_non_null(ptr);
-	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 100000, &fd), 0);
+	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 100000, &fd, &offset), 0);
+	assert_int_equal(offset, 0);
 	assert_int_equal(fstat(fd, &stat), 0);
 	assert_int_equal(stat.st_size, 2 * GPU_PAGE);
 	close(fd);
-	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 100001, &fd), -EINVAL);
-	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 0, &fd), -EINVAL);
-	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr + PAGE, 1, &fd), -EINVAL);
-	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 1, NULL), -EINVAL);
-	assert_int_equal(gpu_cuda_dmabuf_export(gpu + 1, ptr, 1, &fd), -ENODEV);
+	/* a part: the pages that contain it */
+	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr + GPU_PAGE + 256, 34208, &fd, &offset), 0);
+	assert_int_equal(offset, 256);
+	assert_int_equal(fstat(fd, &stat), 0);
+	assert_int_equal(stat.st_size, GPU_PAGE);
+	close(fd);
+	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr + GPU_PAGE - 1, 2, &fd, &offset), 0);
+	assert_int_equal(offset, GPU_PAGE - 1);
+	assert_int_equal(fstat(fd, &stat), 0);
+	assert_int_equal(stat.st_size, 2 * GPU_PAGE);
+	close(fd);
+	assert_int_equal(
+		gpu_cuda_dmabuf_export(gpu, ptr + GPU_PAGE + 256, 34209, &fd, &offset), -EINVAL);
+	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 100001, &fd, &offset), -EINVAL);
+	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 0, &fd, &offset), -EINVAL);
+	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr - 1, 1, &fd, &offset), -EINVAL);
+	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr + 100000, 1, &fd, &offset), -EINVAL);
+	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 1, NULL, &offset), -EINVAL);
+	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 1, &fd, NULL), -EINVAL);
+	assert_int_equal(gpu_cuda_dmabuf_export(gpu + 1, ptr, 1, &fd, &offset), -ENODEV);
 	assert_int_equal(rte_errno, ENODEV);
 	arm("cuMemGetHandleForAddressRange", 801);
-	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 1, &fd), -ENOTSUP);
+	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 1, &fd, &offset), -ENOTSUP);
 	assert_int_equal(rte_gpu_mem_free(gpu, ptr), 0);
-	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 1, &fd), -EINVAL);
+	assert_int_equal(gpu_cuda_dmabuf_export(gpu, ptr, 1, &fd, &offset), -EINVAL);
 }
 
 static int16_t
