@@ -93,8 +93,9 @@ struct job {
 	int open, query, schema, again, schema_again;
 	unsigned int freed;  /* parts, before the stream was released */
 	unsigned int sleeps; /* of the service thread, in about a second */
-	bool migrating;	     /* the caller has another CPU each time that it asks */
-	unsigned int waits, wakes, cpus, spins; /* calls of the caller's thread */
+	bool migrating;	     /* the caller has another CPU each time that it asks: 1, 0, 1 */
+	int service_cpu;     /* on which the service thread polls; -1: it sleeps */
+	unsigned int waits, wakes, cpus, spins; /* of the caller's thread; wakes: after waits */
 	bool idle;
 	char state[SCAN_SQLSTATE + 1];
 	char text[SCAN_ERROR_TEXT], text_again[SCAN_ERROR_TEXT];
@@ -513,12 +514,17 @@ run_session(const struct scan_client_config *config)
 static unsigned int nb_sleeps; /* of service threads; atomic */
 static __thread bool is_caller;
 static __thread unsigned int nb_waits, nb_wakes, nb_cpus, nb_spins; /* of this thread */
+/* It has asked for its CPU after a wait, and has not taken the lock since. */
+static __thread bool has_waited;
 
 int __real_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *t);
 int __wrap_sem_clockwait(sem_t *sem, clockid_t clock, const struct timespec *t);
 int __real_sem_wait(sem_t *sem);
 int __wrap_sem_wait(sem_t *sem);
 int __wrap_sched_getcpu(void);
+int __wrap_poll_cpu(const struct poll_pause *p);
+int __real_pthread_mutex_lock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *lock);
 void __real_poll_wake(struct poll_pause *p);
 void __wrap_poll_wake(struct poll_pause *p);
 bool __real_poll_spin(struct poll_spin *s, uint64_t us, bool (*happened)(void *arg), void *arg);
@@ -542,13 +548,27 @@ int
 __wrap_sched_getcpu(void)
 {
 	nb_cpus++;
+	has_waited = nb_cpus % 2 == 0;
 	return is_caller && job.migrating ? (int)(nb_cpus % 2) : 0;
+}
+
+int
+__wrap_poll_cpu(const struct poll_pause *p)
+{
+	return job.service_cpu;
+}
+
+int
+__wrap_pthread_mutex_lock(pthread_mutex_t *lock)
+{
+	has_waited = false;
+	return __real_pthread_mutex_lock(lock);
 }
 
 void
 __wrap_poll_wake(struct poll_pause *p)
 {
-	nb_wakes++;
+	nb_wakes += has_waited;
 	__real_poll_wake(p);
 }
 
@@ -920,27 +940,40 @@ unread_query_uses_little_cpu(void **state)
 
 /*
  * The service thread gives its CPU to a caller that it wakes on the same CPU. A caller that wakes
- * up on another one wakes it again, which has nothing to wait for. A caller with another CPU polls.
+ * up on another one wakes it again, which has nothing to wait for. A caller polls if the service
+ * thread polls on another CPU.
  */
 static void
 migrated(void **state)
 {
-	unsigned int i;
+	static const struct {
+		bool migrating;
+		int service_cpu;
+		bool polls;
+	} cases[] = {
+		/* to poll would keep the service thread from its CPU */
+		{false, 0, false},
+		{false, -1, false},
+		{false, 1, true},
+		{true, 0, true},
+		{true, -1, false},
+	};
+	unsigned int waits;
+	size_t i;
 
-	for (i = 0; i < 2; i++) {
-		job = (struct job){.deed = DEED_UNSUPPORTED, .migrating = i == 1};
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		job = (struct job){.deed = DEED_UNSUPPORTED,
+			.migrating = cases[i].migrating,
+			.service_cpu = cases[i].service_cpu};
 		run_job();
 		assert_int_equal(job.schema_again, EINVAL);
-		/* before each wait and after it */
+		/* it asks for its CPU before each wait and after it */
 		assert_true(job.cpus > 4);
-		if (i == 0) {
-			assert_int_equal(job.cpus, 2 * job.waits);
-			/* that would keep the service thread from its CPU */
-			assert_int_equal(job.spins, 0);
-		} else {
-			assert_true(job.wakes >= job.cpus);
-			assert_true(job.spins > 0);
-		}
+		waits = job.cpus / 2;
+		assert_int_equal(job.wakes, cases[i].migrating ? waits : 0);
+		assert_int_equal(job.spins, cases[i].polls ? waits : 0);
+		if (!cases[i].polls)
+			assert_int_equal(job.waits, waits);
 	}
 }
 
