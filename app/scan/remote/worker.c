@@ -76,6 +76,7 @@ struct scan_worker {
 	bool competes;		     /* with the lock; the thread may run on the CPU of an lcore */
 
 	/* Of the thread. */
+	unsigned int nb_cpus; /* that no lcore has */
 	struct sql_catalog catalog;
 	struct sql_session session;
 	struct scan_data *message; /* under construction */
@@ -886,25 +887,25 @@ run_query(struct scan_worker *w)
 		close_engine(w);
 }
 
+/* Whether the thread must not poll: it has a query, or an lcore or another engine needs its CPU. */
 static bool
-has_query(void *arg)
+must_not_poll(void *arg)
 {
-	return scan_worker_activity(arg) != SCAN_IDLE;
+	const struct scan_worker *w = arg;
+
+	return scan_worker_activity(w) != SCAN_IDLE ||
+		__atomic_load_n(&nb_threads, __ATOMIC_RELAXED) > w->nb_cpus;
 }
 
-/*
- * Execute a query, and poll for the next one: a thread that sleeps would begin it later. Not on a
- * CPU that an lcore or another engine needs.
- */
+/* Execute a query, and poll for the next one: a thread that sleeps would begin it later. */
 static void
-serve_query(struct scan_worker *w, struct poll_spin *spin, unsigned int nb_cpus)
+serve_query(struct scan_worker *w, struct poll_spin *spin)
 {
 	const unsigned int threads = w->config.threads;
 
 	(void)__atomic_add_fetch(&nb_threads, threads, __ATOMIC_RELAXED);
 	run_query(w);
-	if (__atomic_load_n(&nb_threads, __ATOMIC_RELAXED) <= nb_cpus)
-		(void)poll_spin(spin, POLL_US, has_query, w);
+	(void)poll_spin(spin, POLL_US, must_not_poll, w);
 	(void)__atomic_sub_fetch(&nb_threads, threads, __ATOMIC_RELAXED);
 }
 
@@ -919,14 +920,15 @@ worker_main(void *arg)
 	/* the threads of the engine inherit it */
 	process_cpus_take();
 	pthread_mutex_lock(&w->lock);
-	w->competes = CPU_COUNT(&others) == 0;
+	w->nb_cpus = CPU_COUNT(&others);
+	w->competes = w->nb_cpus == 0;
 	while (!w->stopping) {
 		if (!w->running) {
 			pthread_cond_wait(&w->changed, &w->lock);
 			continue;
 		}
 		pthread_mutex_unlock(&w->lock);
-		serve_query(w, &spin, CPU_COUNT(&others));
+		serve_query(w, &spin);
 		pthread_mutex_lock(&w->lock);
 	}
 	pthread_mutex_unlock(&w->lock);

@@ -23,6 +23,8 @@
 #include <rte_mbuf.h>
 
 #include "../roce/ring_port.h"
+#include "eal/poll_pause.h"
+#include "eal/process_cpus.h"
 #include "remote/proof.h"
 #include "remote/server.h"
 #include "xfer/qp.h"
@@ -1295,6 +1297,95 @@ query_while_files_are_left(void **state)
 	}
 }
 
+static bool one_cpu;		/* engines have one CPU, and poll for long; atomic */
+static unsigned int nb_polling; /* engines; atomic */
+
+void __real_process_cpus_others(cpu_set_t *others);
+void __wrap_process_cpus_others(cpu_set_t *others);
+bool __real_poll_spin(struct poll_spin *s, uint64_t us, bool (*happened)(void *arg), void *arg);
+bool __wrap_poll_spin(struct poll_spin *s, uint64_t us, bool (*happened)(void *arg), void *arg);
+
+void
+__wrap_process_cpus_others(cpu_set_t *others)
+{
+	__real_process_cpus_others(others);
+	if (!__atomic_load_n(&one_cpu, __ATOMIC_RELAXED))
+		return;
+	CPU_ZERO(others);
+	CPU_SET(0, others);
+}
+
+bool
+__wrap_poll_spin(struct poll_spin *s, uint64_t us, bool (*happened)(void *arg), void *arg)
+{
+	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
+
+	if (!__atomic_load_n(&one_cpu, __ATOMIC_RELAXED))
+		return __real_poll_spin(s, us, happened, arg);
+	__atomic_add_fetch(&nb_polling, 1, __ATOMIC_RELAXED);
+	while (!happened(arg) && xfer_qp_clock() < until &&
+		__atomic_load_n(&one_cpu, __ATOMIC_RELAXED))
+		usleep(100);
+	__atomic_sub_fetch(&nb_polling, 1, __ATOMIC_RELAXED);
+	return happened(arg);
+}
+
+static void
+wait_for_polling(unsigned int nb)
+{
+	const uint64_t until = xfer_qp_clock() + SECONDS * 1000 / 2;
+
+	while (__atomic_load_n(&nb_polling, __ATOMIC_RELAXED) != nb) {
+		assert_true(xfer_qp_clock() < until);
+		usleep(100);
+	}
+}
+
+/* Take the outputs of a query to its end. */
+static void
+take_outputs(struct scan_worker *w)
+{
+	const uint64_t until = xfer_qp_clock() + SECONDS * 1000;
+	struct scan_output out = {.last = false};
+
+	while (!out.last) {
+		assert_true(xfer_qp_clock() < until);
+		if (scan_worker_peek(w, 0, &out))
+			scan_worker_taken(w);
+		else
+			usleep(100);
+	}
+}
+
+/* An engine that polls for its next query ends that when another engine needs its CPU. */
+static void
+polling_ends_for_another_engine(void **state)
+{
+	static const struct xfer_identity identity = {.name = "ana", .rights = XFER_RIGHT_READ};
+	static struct scan_work work;
+	const struct scan_worker_config config = {
+		.api = &api, .threads = 1, .memory = "100MB", .identity = &identity, .work = &work};
+	struct scan_worker *w[2];
+	unsigned int i;
+
+	__atomic_store_n(&one_cpu, true, __ATOMIC_RELAXED);
+	for (i = 0; i < 2; i++) {
+		w[i] = scan_worker_create(&config);
+		assert_non_null(w[i]);
+	}
+	assert_true(scan_worker_query(w[0], 1, SCAN_NATIVE, strdup("SELECT 1")));
+	take_outputs(w[0]);
+	wait_for_polling(1);
+	assert_true(scan_worker_query(w[1], 1, SCAN_NATIVE, strdup(ENDLESS)));
+	wait_for_polling(0);
+	__atomic_store_n(&one_cpu, false, __ATOMIC_RELAXED);
+	for (i = 0; i < 2; i++) {
+		scan_worker_stop(w[i]);
+		while (!scan_worker_destroy(w[i]))
+			usleep(100);
+	}
+}
+
 /* A file is cut when its lists are queued, and not written yet: none of their bytes are sent. */
 static void
 cut_file_behind_the_engine(void **state)
@@ -1663,6 +1754,7 @@ main(void)
 		cmocka_unit_test_teardown(statements, no_server),
 		cmocka_unit_test_teardown(deferred_lists, no_server),
 		cmocka_unit_test_teardown(query_while_files_are_left, no_server),
+		cmocka_unit_test_teardown(polling_ends_for_another_engine, no_server),
 		cmocka_unit_test_teardown(cut_file, no_server),
 		cmocka_unit_test_teardown(cut_file_behind_the_engine, no_server),
 		cmocka_unit_test_teardown(versions, no_server),
