@@ -366,6 +366,9 @@ select_images(struct export *e, const struct options *o, const struct scan_sets 
 	if (!e->checked && scan_run_is_damaged(&e->run))
 		return -EUCLEAN;
 	*damaged = source_report_damage(&e->run);
+	ret = source_report_same_name(&e->run);
+	if (ret < 0)
+		return ret;
 	ret = selection_read(&e->images, &o->filter, &e->run);
 	return ret == 0 && !e->checked && !selection_is_paired(&e->images) ? -EUCLEAN : ret;
 }

@@ -13,6 +13,7 @@
 #include "nxmx_geometry.h"
 #include "plural.h"
 #include "scan/geometry.h"
+#include "scan/same_name.h"
 #include "source.h"
 
 /* All files must be of one run: of one name, and with the same type of values. */
@@ -85,6 +86,31 @@ source_report_damage(const struct scan_run *run)
 			nb++;
 		}
 	return nb;
+}
+
+int
+source_report_same_name(const struct scan_run *run)
+{
+	struct scan_same_name_file *file = calloc(run->nb_sets, sizeof(*file));
+	const struct scan_file *f;
+	char *text = NULL;
+	size_t table, set, nb;
+	int ret = file != NULL ? 0 : -ENOMEM;
+
+	for (table = 0; table < ARROW_TABLES && ret == 0; table++) {
+		nb = 0;
+		for (set = 0; set < run->nb_sets; set++) {
+			f = &run->set[set].file[table];
+			if (f->present)
+				file[nb++] = (struct scan_same_name_file){f->path, &f->reader};
+		}
+		ret = scan_same_name_find(file, nb, &text);
+	}
+	if (ret > 0)
+		escaped_line(stderr, "braggline-export: warning: %s", text);
+	free(text);
+	free(file);
+	return ret < 0 ? ret : 0;
 }
 
 /* @return true if kept frames have no image */

@@ -19,6 +19,12 @@ int source_check(struct export *e);
 /** @return number of files that are damaged or incomplete, which are printed */
 unsigned int source_report_damage(const struct scan_run *run);
 
+/**
+ * Print a warning if the files seem to be of different runs of the same name (scan/same_name.h).
+ * @return 0; -ENOMEM
+ */
+int source_report_same_name(const struct scan_run *run);
+
 /** @return true if kept frames have no image, which is printed */
 bool source_report_lost(const struct export *e);
 

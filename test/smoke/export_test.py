@@ -8,6 +8,7 @@ usage: export_test.py BUILD-DIR [CASE]...
 
 import errno
 import fcntl
+import glob
 import importlib.util
 import os
 import platform
@@ -742,6 +743,25 @@ def parts_of_stores_are_one_run(where):
     # a store that is not named: its frames are missing
     other = receive('other', 'run.name=other')
     refused(where, 'name the files of one run', run, other)
+
+
+@case
+def different_runs_of_one_name_are_reported(where):
+    """Their frame numbers repeat, in an export and in a query."""
+    first, second = receive('image'), receive('again')
+    text = (f'{first}/lyso_frames.arrow and {second}/lyso_frames.arrow may be different runs of the same '
+            'name: they are of different starts of the receiver, and both have frame 1; give the '
+            'directories of one run')
+    error = export('--output', f'{where}/out', first, second)[1]
+    want(f'braggline-export: warning: {text}\n' in error, error)
+    error = export('--output', f'{where}/one', first)[1]
+    want('different runs' not in error, error)
+    library = glob.glob(f'{os.path.dirname(__file__)}/../../.deps/npm/node_modules/@duckdb/*/libduckdb.so')
+    if library:
+        done = subprocess.run([SCAN, '--sql', 'SELECT count(*) FROM lyso.frames', first, second], text=True,
+                              env={**os.environ, 'BRAGGLINE_DUCKDB': library[0]}, check=True,
+                              capture_output=True)
+        want(done.stderr == f'braggline-scan: {text}\n', done.stderr)
 
 
 @case

@@ -15,6 +15,7 @@
 #include "escaped_text.h"
 #include "recovery/order.h"
 #include "recovery/recovery.h"
+#include "scan/same_name.h"
 #include "sql/catalog.h"
 #include "sql/thread_time.h"
 
@@ -314,6 +315,37 @@ fail:
 	return ret;
 }
 
+/*
+ * Report different runs of the same name, whose rows are all in the table. With the catalog locked.
+ * @return 0; -ENOMEM
+ */
+static int
+compare_files(struct sql_catalog *c, struct sql_files *files)
+{
+	struct scan_same_name_file *all;
+	char *text;
+	size_t i;
+	int ret;
+
+	if (files->compared || c->warn == NULL)
+		return 0;
+	all = calloc(files->nb, sizeof(*all));
+	if (all == NULL)
+		return -ENOMEM;
+	for (i = 0; i < files->nb; i++)
+		all[i] = (struct scan_same_name_file){files->file[i].path, &files->file[i].reader};
+	ret = scan_same_name_find(all, files->nb, &text);
+	free(all);
+	if (ret < 0)
+		return ret;
+	files->compared = true;
+	if (ret > 0) {
+		c->warn(c->arg, text);
+		free(text);
+	}
+	return 0;
+}
+
 int
 sql_catalog_open(struct sql_catalog *c, struct sql_run *run, enum arrow_table table, char *error,
 	size_t size)
@@ -330,6 +362,11 @@ sql_catalog_open(struct sql_catalog *c, struct sql_run *run, enum arrow_table ta
 	pthread_mutex_lock(&c->lock);
 	for (i = 0; i < files->nb && ret == 0; i++)
 		ret = open_file(c, &files->file[i], table, error, size);
+	if (ret == 0) {
+		ret = compare_files(c, files);
+		if (ret < 0)
+			snprintf(error, size, "run %s: not enough memory", run->name);
+	}
 	pthread_mutex_unlock(&c->lock);
 	return ret;
 }

@@ -51,6 +51,7 @@ struct sql_file {
 struct sql_files {
 	struct sql_file *file;
 	size_t nb;
+	bool compared; /**< different runs of the same name were reported */
 };
 
 struct sql_run {
@@ -98,7 +99,8 @@ struct sql_run *sql_catalog_find(const struct sql_catalog *c, const char *name);
 void sql_catalog_names(const struct sql_catalog *c, char *text, size_t size);
 
 /**
- * Open the files of a table of a run. (any thread)
+ * Open the files of a table of a run. Reports files that seem to be of different runs
+ * (scan/same_name.h). (any thread)
  * @param error  out, on error: what is wrong, at most `size` bytes
  * @return 0; -EBADMSG: a file is not one of this table; -ENOENT: there is no file; -errno
  */
