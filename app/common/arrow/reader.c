@@ -989,29 +989,47 @@ fail:
 }
 
 int
-arrow_reader_open(struct arrow_reader *r, const char *path, const char **problem)
+arrow_reader_map(struct arrow_mapping *m, const char *path, const char **problem)
 {
 	uint64_t size = 0;
-	void *map;
-	int fd, ret;
+	int fd, ret = 0;
 
-	memset(r, 0, sizeof(*r));
 	fd = open_path(path, &size, problem);
 	if (fd < 0)
 		return fd;
-	map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (map == MAP_FAILED) {
+	*m = (struct arrow_mapping){.size = size, .written = direct_io_written(fd, size)};
+	m->data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (m->data == MAP_FAILED) {
 		ret = -errno;
 		*problem = strerror(errno);
-		goto out;
 	}
-	ret = arrow_reader_open_written(r, map, size, direct_io_written(fd, size), problem);
-	if (ret < 0)
-		munmap(map, size);
-	else
-		r->mapped = true;
-out:
 	close(fd);
+	return ret;
+}
+
+int
+arrow_reader_open_mapped(
+	struct arrow_reader *r, const struct arrow_mapping *m, const char **problem)
+{
+	const int ret = arrow_reader_open_written(r, m->data, m->size, m->written, problem);
+
+	r->mapped = ret == 0;
+	return ret;
+}
+
+int
+arrow_reader_open(struct arrow_reader *r, const char *path, const char **problem)
+{
+	struct arrow_mapping map;
+	int ret;
+
+	memset(r, 0, sizeof(*r));
+	ret = arrow_reader_map(&map, path, problem);
+	if (ret < 0)
+		return ret;
+	ret = arrow_reader_open_mapped(r, &map, problem);
+	if (ret < 0)
+		munmap(map.data, map.size);
 	return ret;
 }
 

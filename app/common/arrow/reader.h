@@ -142,6 +142,23 @@ struct arrow_column {
  */
 int arrow_reader_open(struct arrow_reader *r, const char *path, const char **problem);
 
+/** Bytes of a mapped file. */
+struct arrow_mapping {
+	void *data;
+	uint64_t size;
+	uint64_t written; /**< bytes beyond are allocated, but not written */
+};
+
+/** Map a file for arrow_reader_open_mapped(). @return as arrow_reader_open() */
+int arrow_reader_map(struct arrow_mapping *m, const char *path, const char **problem);
+
+/**
+ * As arrow_reader_open(), for a file that is mapped. On success the reader owns the mapping, else
+ * the caller unmaps it.
+ */
+int arrow_reader_open_mapped(
+	struct arrow_reader *r, const struct arrow_mapping *m, const char **problem);
+
 /**
  * As arrow_reader_open(), for bytes in memory. They are aligned to 8 and must outlive the reader.
  */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "arrow/names.h"
@@ -252,20 +253,25 @@ static int
 open_file(
 	struct sql_catalog *c, struct sql_file *f, enum arrow_table table, char *error, size_t size)
 {
-	const char *problem = "not enough memory";
+	const char *problem = "not enough memory", *fault;
+	struct arrow_mapping map;
 	size_t i, nb;
 	int ret, frame;
 
 	if (f->opened)
 		return 0;
-	ret = arrow_reader_open(&f->reader, f->path, &problem);
+	ret = arrow_reader_map(&map, f->path, &problem);
 	if (ret < 0)
 		goto fail;
-	ret = -ENOMEM;
-	problem = "not enough memory";
-	f->guard = map_guard_add(f->reader.data, f->reader.size);
-	if (f->guard == NULL)
-		goto close;
+	/* before the first byte is read */
+	f->guard = map_guard_add(map.data, map.size);
+	if (f->guard == NULL) {
+		ret = -ENOMEM;
+		goto unmap;
+	}
+	ret = arrow_reader_open_mapped(&f->reader, &map, &problem);
+	if (ret < 0)
+		goto unmap;
 	ret = -EBADMSG;
 	problem = schema_problem(f, table);
 	if (problem != NULL)
@@ -289,27 +295,37 @@ open_file(
 		goto close;
 	for (i = 0; i < nb; i++)
 		f->span[i] = (struct sql_span){1, 0};
+	fault = arrow_recovery_frame_fault(&f->reader);
+	if (map_guard_is_marked(f->guard))
+		goto close;
 	f->opened = true;
 	for (i = 0; i < f->reader.nb_damage; i++)
 		catalog_warn(c, &c->damaged,
 			"%s: damaged, left out: %" PRIu64 " bytes at %" PRIu64 ": %s", f->path,
 			f->reader.damage[i].length, f->reader.damage[i].offset,
 			f->reader.damage[i].why);
-	problem = arrow_recovery_frame_fault(&f->reader);
-	if (problem != NULL)
-		catalog_warn(c, &c->damaged, "%s: damaged: %s", f->path, problem);
+	if (fault != NULL)
+		catalog_warn(c, &c->damaged, "%s: damaged: %s", f->path, fault);
 	else if (!f->reader.complete)
 		catalog_warn(c, &c->incomplete, "%s: not complete: %s", f->path, f->reader.problem);
 	return 0;
 
 close:
-	map_guard_remove(f->guard);
-	f->guard = NULL;
-	arrow_reader_close(&f->reader);
 	free(f->state);
 	free(f->span);
 	f->state = NULL;
 	f->span = NULL;
+	/* it stays mapped until the guard has ended */
+	f->reader.mapped = false;
+	arrow_reader_close(&f->reader);
+unmap:
+	if (f->guard != NULL && map_guard_is_marked(f->guard)) {
+		ret = -EIO;
+		problem = SQL_UNREADABLE;
+	}
+	map_guard_remove(f->guard);
+	f->guard = NULL;
+	munmap(map.data, map.size);
 fail:
 	snprintf(error, size, "%s: %s", f->path, problem);
 	return ret;

@@ -24,6 +24,9 @@
 #include "scan/list.h"
 #include "sql/map_guard.h"
 
+/** What is wrong with a file of which some bytes could not be read. */
+#define SQL_UNREADABLE "it was truncated during the query, or its disk has an error"
+
 /** State of a batch; written by the thread that checks it first, read by all. */
 enum sql_batch_state {
 	SQL_BATCH_UNKNOWN = 0, /**< not checked yet */
@@ -102,7 +105,8 @@ void sql_catalog_names(const struct sql_catalog *c, char *text, size_t size);
  * Open the files of a table of a run. Reports files that seem to be of different runs
  * (scan/same_name.h). (any thread)
  * @param error  out, on error: what is wrong, at most `size` bytes
- * @return 0; -EBADMSG: a file is not one of this table; -ENOENT: there is no file; -errno
+ * @return 0; -EBADMSG: a file is not one of this table; -ENOENT: there is no file; -EIO: some bytes
+ *   could not be read; -errno
  */
 int sql_catalog_open(struct sql_catalog *c, struct sql_run *run, enum arrow_table table,
 	char *error, size_t size);

@@ -1127,8 +1127,7 @@ sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
 int
 sql_session_unreadable(struct sql_session *s, const char *path)
 {
-	return session_error(
-		s, -EIO, "%s: it was truncated during the query, or its disk has an error", path);
+	return session_error(s, -EIO, "%s: " SQL_UNREADABLE, path);
 }
 
 int

@@ -53,6 +53,22 @@ __wrap_arrow_reader_crc(const struct arrow_reader *r, size_t batch)
 	return __real_arrow_reader_crc(r, batch);
 }
 
+static const char *cut_path; /* truncated as soon as it is mapped; NULL: none */
+
+void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+
+/* Linked in place of mmap(2). */
+void *
+__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+	void *map = __real_mmap64(at, size, protection, flags, fd, offset);
+
+	if (fd >= 0 && cut_path != NULL)
+		assert_int_equal(truncate(cut_path, 0), 0);
+	return map;
+}
+
 static void
 keep_warning(void *arg, const char *text)
 {
@@ -792,6 +808,24 @@ test_a_truncated_file_ends_the_query(void **state)
 	rig_open(&r, path);
 	assert_true(number(&r, "SELECT count(*) FROM lyso_7.images") > 0);
 	assert_non_null(strstr(r.warning, "not complete"));
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
+static void
+test_a_file_may_be_truncated_while_it_is_opened(void **state)
+{
+	char path[256], file[512];
+	struct rig r;
+
+	copy_run("cut", path);
+	snprintf(file, sizeof(file), "%s/lyso_7_frames.arrow", path);
+	rig_open(&r, path);
+	cut_path = file;
+	want_error(&r, "SELECT count(*) FROM lyso_7.frames", -EINVAL, "it was truncated during");
+	cut_path = NULL;
+	want_error(&r, "SELECT count(*) FROM lyso_7.frames", -EINVAL, "it is empty");
+	want_answer(&r, "SELECT count(*) > 0 FROM lyso_7.images", "true");
 	rig_close(&r);
 	shell("rm -rf '%s'", path);
 }
@@ -1675,6 +1709,7 @@ main(void)
 		cmocka_unit_test(test_damaged_batches_are_left_out_and_reported_once),
 		cmocka_unit_test(test_files_that_are_not_tables_are_refused),
 		cmocka_unit_test(test_a_truncated_file_ends_the_query),
+		cmocka_unit_test(test_a_file_may_be_truncated_while_it_is_opened),
 		cmocka_unit_test(test_lists_are_deferred_where_their_values_are_not_needed),
 		cmocka_unit_test(test_types_of_deferred_columns_are_not_seen),
 		cmocka_unit_test(test_explain_says_which_lists_are_deferred),
