@@ -105,6 +105,8 @@ configure(struct sql_session *s, const struct sql_limits *limits, duckdb_config 
 		{"memory_limit", limits->memory},
 		{"preserve_insertion_order", limits->any_order ? "false" : "true"},
 		{"temp_directory", ""},
+		/* "" is the default, in the home directory of the user */
+		{"secret_directory", "/nonexistent"},
 		{"autoinstall_known_extensions", "false"},
 		{"autoload_known_extensions", "false"},
 		{"enable_external_access", "false"},

@@ -51,6 +51,15 @@ static const char *const table_functions[] = {
 	"unnest",
 };
 
+/*
+ * Other functions that a statement must not call, in any schema: they return a setting, which may
+ * be a path of this machine, or write to the log of the engine.
+ */
+static const char *const forbidden_functions[] = {
+	"current_setting",
+	"write_log",
+};
+
 /* Copy a text of a result. @return NULL: the value is null */
 static const char *
 keep_text(const struct duckdb_api *api, duckdb_vector vector, uint64_t row, char **at)
@@ -703,22 +712,41 @@ add_name(struct sql_statement *s, int node)
 }
 
 static bool
-is_allowed(const char *function)
+is_listed(const char *const *functions, size_t nb, const char *name)
 {
 	size_t i;
 
-	for (i = 0; i < sizeof(table_functions) / sizeof(table_functions[0]); i++) {
-		if (strcasecmp(function, table_functions[i]) == 0)
+	for (i = 0; i < nb; i++) {
+		if (strcasecmp(name, functions[i]) == 0)
 			return true;
 	}
 	return false;
+}
+
+/* @return the function of a node that a statement must not call; NULL: none */
+static const char *
+refused_function(const struct sql_statement *s, int node)
+{
+	const bool is_table = sql_node_is(s, node, "type", "TABLE_FUNCTION");
+	const char *name = sql_node_text(
+		s, is_table ? sql_node_child(s, node, "function") : node, "function_name");
+
+	if (is_table)
+		return is_listed(table_functions,
+			       sizeof(table_functions) / sizeof(table_functions[0]), name)
+			? NULL
+			: name;
+	return is_listed(forbidden_functions,
+		       sizeof(forbidden_functions) / sizeof(forbidden_functions[0]), name)
+		? name
+		: NULL;
 }
 
 static int
 examine(struct sql_statement *s, char *error, size_t size)
 {
 	const int statements = sql_node_child(s, 0, "statements");
-	const char *type, *name;
+	const char *name;
 	int ret = 0, from;
 	size_t i;
 
@@ -742,14 +770,13 @@ examine(struct sql_statement *s, char *error, size_t size)
 			select_ranges(s, i);
 	}
 	for (i = 0; i < s->nb_nodes && ret == 0; i++) {
-		type = sql_node_text(s, i, "type");
-		if (strcmp(type, "TABLE_FUNCTION") == 0) {
-			name = sql_node_text(s, sql_node_child(s, i, "function"), "function_name");
-			if (!is_allowed(name)) {
-				snprintf(error, size,
-					"table function %s: not allowed in a query of runs", name);
-				return -EINVAL;
-			}
+		name = refused_function(s, i);
+		if (name != NULL) {
+			snprintf(error, size, "%s %s: not allowed in a query of runs",
+				sql_node_is(s, i, "type", "TABLE_FUNCTION") ? "table function"
+									    : "function",
+				name);
+			return -EINVAL;
 		}
 		/* not only BASE_TABLE: DESCRIBE and SUMMARIZE name tables too */
 		if (sql_node_text(s, i, "table_name")[0] != '\0')

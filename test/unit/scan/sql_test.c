@@ -406,6 +406,14 @@ test_only_one_select_is_executed(void **state)
 		{"FROM QUERY_TABLE('x')", "not allowed"},
 		{"FROM enable_logging()", "enable_logging: not allowed"},
 		{"FROM checkpoint()", "checkpoint: not allowed"},
+		{"SELECT current_setting('secret_directory')",
+			"function current_setting: not allowed"},
+		{"SELECT 1 WHERE system.main.\"Current_Setting\"('threads') = 1",
+			"function current_setting: not allowed"},
+		{"SELECT ('threads').current_setting()", "function current_setting: not allowed"},
+		{"SELECT list_transform(['threads'], lambda x: current_setting(x))",
+			"function current_setting: not allowed"},
+		{"SELECT write_log('text')", "function write_log: not allowed"},
 		{"FROM '/etc/passwd'", "does not exist"},
 		{"FROM '/tmp/x.csv'", ""},
 		{"SELECT $1", "parameters"},
@@ -500,6 +508,9 @@ test_the_engine_is_locked(void **state)
 		"INSTALL httpfs",
 		"LOAD httpfs",
 	};
+	static const char settings[] =
+		"SELECT value FROM duckdb_settings() WHERE name = 'temp_directory' AND value <> '' "
+		"OR name = 'secret_directory' AND value <> '/nonexistent'";
 	struct duckdb_result result;
 	struct rig r;
 	size_t i;
@@ -511,7 +522,9 @@ test_the_engine_is_locked(void **state)
 		api.destroy_result(&result);
 	}
 	assert_int_equal(access("/tmp/sql_test.csv", F_OK), -1);
-	want_answer(&r, "SELECT current_setting('temp_directory')", "");
+	assert_int_equal(api.query(r.session.connection, settings, &result), DUCKDB_SUCCESS);
+	assert_null(api.fetch_chunk(result));
+	api.destroy_result(&result);
 	rig_close(&r);
 }
 
