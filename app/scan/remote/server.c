@@ -329,6 +329,7 @@ open_session(struct session *c)
 	worker.identity = &c->identity;
 	worker.work = &s->counters.work;
 	worker.pause = &s->pause;
+	worker.deadline_ms = s->config.deadline_ms;
 	/* an adapter would pin all pages of a file: parts are copied to registered memory */
 	worker.gather = strcmp(s->info.provider, "roce") == 0;
 	c->worker = scan_worker_create(&worker);

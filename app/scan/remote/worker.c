@@ -822,12 +822,18 @@ put_error(struct scan_worker *w, int error, enum scan_end end, const char *text)
 		struct scan_error error;
 		char text[SCAN_ERROR_TEXT];
 	} m = {.error = {.error = (uint32_t)-error}};
+	char deadline[160];
 	const char *shown = end == SCAN_END_CANCELLED ? "cancelled"
-		: end == SCAN_END_DEADLINE
-		? "the query took longer than the server's limit: make it smaller"
-		: text;
-	const size_t length = text_length(shown);
+		: end == SCAN_END_DEADLINE	      ? deadline
+						      : text;
 	struct scan_record r = {.kind = SCAN_ERROR, .sequence = w->sequence};
+	size_t length;
+
+	snprintf(deadline, sizeof(deadline),
+		"the query took longer than %g s, the server's --deadline: select fewer rows, or "
+		"read the result faster",
+		(double)w->config.deadline_ms / 1000);
+	length = text_length(shown);
 
 	static_assert(offsetof(struct scan_error, text) == 12, "the text follows");
 	memcpy(m.error.sqlstate, sqlstate(error, end), SCAN_SQLSTATE);

@@ -48,6 +48,7 @@ struct scan_worker_config {
 	struct scan_work *work;		      /**< it must outlive the threads */
 	bool gather;		  /**< the lcore registers mapped files (scan_worker_files()) */
 	struct poll_pause *pause; /**< of the lcore; it is woken for outputs. NULL: none */
+	uint64_t deadline_ms;	  /**< after which the server ends a query, for its error */
 };
 
 /** Create a session's engine. It is opened by the first query. @return NULL: errno is set */

@@ -1013,6 +1013,7 @@ deadline(void **state)
 	wait_for(p->ended);
 	assert_string_equal(p->sqlstate, "57014");
 	assert_int_equal(p->error, ETIMEDOUT);
+	assert_non_null(strstr(p->text, "longer than 0.05 s, the server's --deadline:"));
 	assert_int_equal(scan_server_get_counters(server)->deadlines, 1);
 }
 
