@@ -436,6 +436,12 @@ check(struct parser *p)
 	return check_local(p);
 }
 
+static bool
+needs_eal(const char *word)
+{
+	return strcmp(word, "--serve") == 0 || strncmp(word, "--connect", 9) == 0;
+}
+
 /*
  * Where the arguments of this program begin. Only --serve and --connect use EAL: without them, `--`
  * ends the options.
@@ -448,8 +454,7 @@ own_words(int argc, char **argv)
 	for (i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--") == 0 && own == 0)
 			own = i;
-		else if (own > 0 &&
-			(strcmp(argv[i], "--serve") == 0 || strncmp(argv[i], "--connect", 9) == 0))
+		else if (own > 0 && needs_eal(argv[i]))
 			return eal_own_words(argc, argv);
 	}
 	return 0;
@@ -462,8 +467,14 @@ scan_options_parse(struct scan_options *o, int argc, char **argv)
 		.o = {.frame = PICTURE_BEST_FRAME, .own = own_words(argc, argv)},
 		.unit = PROFILE_UNITS,
 	};
-	int ret = parse_rows(&p, argc - p.o.own, argv + p.o.own);
+	int ret = parse_rows(&p, argc - p.o.own, argv + p.o.own), i;
 
+	for (i = 1; ret < 0 && p.o.own == 0 && i < argc; i++) {
+		if (!needs_eal(argv[i]))
+			continue;
+		eal_hint(stderr, "braggline-scan", argv[i]);
+		break;
+	}
 	if (ret != 0)
 		return ret;
 	p.o.path = argv + p.o.own + optind;

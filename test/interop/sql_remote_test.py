@@ -254,6 +254,8 @@ def command_lines(pair):
                          'found a/b'),
                         ([*serve, '--pull', pair.where], '--pull: only with --connect'),
                         ([*serve, '--hold', '0', pair.where], '--hold: expected 1 to 86400'),
+                        (['--no-huge', *serve, pair.where],
+                         'EAL options come first: braggline-scan [EAL options] -- --serve'),
                         ([*serve, '--stats', pair.where], '--stats')):
         done = subprocess.run([pair.program, '--device', 'roce:port=x', *words], check=False,
                               capture_output=True, text=True)
