@@ -45,6 +45,7 @@ query_warn(void *arg, const char *text)
  * Print an error of a session. Those of the engine have several lines, of which the first is that
  * of the message and the last may point to a place in the one before. Their text may come from the
  * statement or from files. It is escaped, and the lines are indented: none looks like a message.
+ * The engine indents by tabs.
  */
 void
 query_print_error(const char *error)
@@ -55,6 +56,8 @@ query_print_error(const char *error)
 		query_warn(NULL, "not enough memory");
 		return;
 	}
+	for (end = text; *end != '\0'; end++)
+		*end = *end == '\t' ? ' ' : *end;
 	do {
 		end = strchr(line, '\n');
 		if (end != NULL)
@@ -183,11 +186,11 @@ cancel_session(void *arg)
 
 /* Write the result as text. */
 static int
-execute_text(struct sql_session *s, const struct query_options *o)
+execute_text(struct sql_session *s, const char *sql, const struct query_options *o)
 {
 	struct ArrowArrayStream stream;
 	struct ArrowSchema schema = {0};
-	struct query_result result = {&stream, &schema, NULL, ""};
+	struct query_result result = {.stream = &stream, .schema = &schema};
 	int ret;
 
 	ret = sql_result_stream(s, &stream);
@@ -196,6 +199,7 @@ execute_text(struct sql_session *s, const struct query_options *o)
 	ret = -stream.get_schema(&stream, &schema);
 	if (ret == 0) {
 		result.type = s->present.type;
+		result.plan = sql_statement_explained(sql) != NULL;
 		ret = query_output(&result, o->format, stdout);
 		snprintf(s->error, sizeof(s->error), "%s", result.error);
 		schema.release(&schema);
@@ -211,7 +215,7 @@ execute(struct sql_session *s, const char *sql, const struct query_options *o)
 
 	if (ret < 0)
 		return ret;
-	ret = o->format == QUERY_ARROW ? query_arrow(s, stdout, o->stats) : execute_text(s, o);
+	ret = o->format == QUERY_ARROW ? query_arrow(s, stdout, o->stats) : execute_text(s, sql, o);
 	if (fflush(stdout) != 0 && ret == 0) {
 		snprintf(
 			s->error, sizeof(s->error), "cannot write the result: %s", strerror(errno));
@@ -318,11 +322,12 @@ cancel_client(void *arg)
 
 /* Read a result of a server, and write it. */
 static int
-output_remote(struct scan_client *c, struct ArrowArrayStream *stream, enum query_format format,
-	char *error, size_t size)
+output_remote(struct scan_client *c, struct ArrowArrayStream *stream, const char *sql,
+	enum query_format format, char *error, size_t size)
 {
 	struct ArrowSchema schema = {0};
-	struct query_result result = {stream, &schema, NULL, ""};
+	struct query_result result = {
+		stream, &schema, NULL, "", sql_statement_explained(sql) != NULL};
 	const char *text;
 	uint64_t nb;
 	int ret;
@@ -383,7 +388,7 @@ query_client(struct scan_client *c, const char *sql, const struct query_options 
 	if (ret == 0) {
 		ret = watch_start(&w);
 		if (ret == 0) {
-			ret = output_remote(c, &stream, o->format, error, sizeof(error));
+			ret = output_remote(c, &stream, sql, o->format, error, sizeof(error));
 			/* it may wait for the end of the query: another signal ends the process */
 			stream.release(&stream);
 			watch_stop(&w);

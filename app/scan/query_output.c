@@ -276,6 +276,32 @@ table_end(const struct query_result *r, struct table *t, FILE *out)
 	return ret;
 }
 
+/* Write the rows of EXPLAIN, whose texts have lines. @return 0; -ENOMEM */
+static int
+plan_rows(const struct ArrowArray *batch, FILE *out)
+{
+	const struct ArrowArray *a;
+	char *text, *line, *rest;
+	const char *bytes;
+	int64_t row, i;
+	size_t length;
+
+	for (row = 0; row < batch->length; row++) {
+		for (i = 0; i < batch->n_children; i++) {
+			a = batch->children[i];
+			bytes = text_at(a, row + a->offset, &length);
+			text = strndup(bytes, length);
+			if (text == NULL)
+				return -ENOMEM;
+			rest = text;
+			while ((line = strsep(&rest, "\n")) != NULL)
+				escaped_line(out, "%s%s", line, i == 0 ? ":" : "");
+			free(text);
+		}
+	}
+	return 0;
+}
+
 /* ------------------------------------------------------------------ JSON */
 
 static void
@@ -492,7 +518,7 @@ put_batch(const struct query_result *r, enum query_format format, struct table *
 
 	switch (format) {
 	case QUERY_TABLE:
-		return table_rows(r, table, batch, out);
+		return r->plan ? plan_rows(batch, out) : table_rows(r, table, batch, out);
 	case QUERY_CSV:
 		csv_rows(batch, out);
 		return 0;
@@ -551,7 +577,7 @@ query_output(struct query_result *r, enum query_format format, FILE *out)
 			ret = errno != 0 ? -errno : -EIO;
 		batch.release(&batch);
 	}
-	if (ret == 0 && format == QUERY_TABLE)
+	if (ret == 0 && format == QUERY_TABLE && !r->plan)
 		ret = table_end(r, &table, out);
 	if (ret == 0 && format == QUERY_ARROW)
 		ret = ipc_stream_end(&arrow);

@@ -16,6 +16,7 @@ struct query_result {
 	const struct ArrowSchema *schema; /**< of the stream */
 	const uint32_t *type; /**< of each column before the conversion: enum duckdb_type */
 	char error[4096];
+	bool plan; /**< of EXPLAIN: QUERY_TABLE writes each value uncut, below its name */
 };
 
 /**

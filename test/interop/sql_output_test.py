@@ -250,6 +250,11 @@ def behaviour(scan, directory):
     scan.run("SELECT error(chr(27) || '[31mred' || chr(10) || 'braggline-scan: forged' || chr(155))",
              status=1, said='Error: \\x1b[31mred\n  braggline-scan: forged\\xc2\\x9b\n')
     scan.run('SELECT nothing', status=1, said='\n  LINE 1: SELECT nothing\n                 ^\n')
+    scan.run('SELECT list_sum(frame) FROM lyso_7.images', status=1, said='\n   Candidate functions:\n')
+    # the plan of EXPLAIN is a drawing
+    plan = scan.run('EXPLAIN SELECT frame FROM lyso_7.images').decode()
+    want(plan.startswith('lists:\nthrough the engine\nphysical_plan:\n┌────') and '\n└────' in plan and
+         '...' not in plan and '\\x0a' not in plan, plan)
     scan.run('DROP TABLE x', status=1, said='expected a SELECT statement')
     scan.run('SELECT 1', '--format', 'xml', status=2, said='expected table, csv, json or arrow')
     scan.run('SELECT 1', '--threads', '0', status=2, said='expected 1 to 9999')
