@@ -255,6 +255,8 @@ def behaviour(scan, directory):
     plan = scan.run('EXPLAIN SELECT frame FROM lyso_7.images').decode()
     want(plan.startswith('lists:\nthrough the engine\nphysical_plan:\n┌────') and '\n└────' in plan and
          '...' not in plan and '\\x0a' not in plan, plan)
+    scan.run('SELECT frame FROM lyso_7.image', status=1,
+             said='lyso_7.image: run lyso_7 has the tables frames and images\n')
     scan.run('DROP TABLE x', status=1, said='expected a SELECT statement')
     scan.run('SELECT 1', '--format', 'xml', status=2, said='expected table, csv, json or arrow')
     scan.run('SELECT 1', '--threads', '0', status=2, said='expected 1 to 9999')

@@ -316,11 +316,17 @@ find_view(struct sql_session *s, const struct sql_name *n, struct view *v)
 		if (strcasecmp(n->table, arrow_table_name(v->table)) == 0)
 			break;
 	}
-	if (v->table == ARROW_TABLES || (n->catalog[0] != '\0' && !in_memory))
+	if ((n->catalog[0] != '\0' && !in_memory) ||
+		(v->table == ARROW_TABLES && is_reserved(n->schema)))
 		return 0;
 	ret = find_run(s, n, &v->run);
 	if (ret < 0)
 		return ret;
+	if (v->table == ARROW_TABLES && v->run != NULL)
+		return session_error(s, -EINVAL, "%s.%s: run %s has the tables frames and images",
+			n->schema, n->table, v->run->name);
+	if (v->table == ARROW_TABLES)
+		return 0;
 	v->name.catalog = MEMORY_DATABASE;
 	v->name.table = arrow_table_name(v->table);
 	if (!is_reserved(n->schema) && n->schema[0] != '\0') {
