@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow/names.h"
 #include "scan/detector.h"
 #include "escaped_text.h"
 #include "geometry/file.h"
@@ -65,10 +66,13 @@ print_damage(const struct scan_file *f)
 			"the frames",
 			f->path, f->damaged, plural(f->damaged, " is", "es are"));
 	else
-		escaped_line(stderr,
-			"braggline-export: %s: %s; braggline-scan --recover completes the files "
-			"of a run that has ended",
-			f->path, f->fault != NULL ? f->fault : "incomplete");
+		escaped_line(stderr, "braggline-export: %s: %s; %s", f->path,
+			f->fault != NULL ? f->fault : "incomplete",
+			arrow_name_is_part(f->path)
+				? "braggline-scan --recover completes the files of a run that has "
+				  "ended"
+				: "its name is that of a complete file: copy it again from its "
+				  "origin");
 }
 
 /* @return number of files that are damaged or incomplete, which are printed */

@@ -795,13 +795,20 @@ def damage_is_reported(where):
     for left in (size // 2, 9000, 4096, 100, 0):
         os.truncate(path, left)
         _, err = export('--output', f'{where}/none', where, status=1)
-        want('lyso_images.arrow' in err, left, err)
+        want('lyso_images.arrow' in err and '--recover' not in err, left, err)
+        want(left != size // 2 or 'copy it again from its origin' in err, left, err)
     os.unlink(path)
     refused(where, r'lyso_images.arrow: not found[^$]*kept frames have no image', where)
     with open(path, 'wb') as stream:
         stream.write(random.Random(1).randbytes(100000))
     refused(where, 'lyso_images.arrow', where)
     refused(where, 'No such file', f'{where}/nothing')
+    # only files in progress can be recovered
+    shutil.copy(f'{run}/lyso_images.arrow', f'{path}.part')
+    os.unlink(path)
+    os.truncate(f'{path}.part', size // 2)
+    _, err = export('--output', f'{where}/none', where, status=1)
+    want('--recover completes the files' in err, err)
 
 
 @case
