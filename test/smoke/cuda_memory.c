@@ -6,6 +6,7 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,6 +188,28 @@ copies(const struct rte_gpu_info *info)
 	munmap(to, size);
 }
 
+/* Export a part of an allocation. */
+static void
+dmabuf_of(const uint8_t *ptr, size_t size)
+{
+	uint64_t offset;
+	int fd = -1, ret;
+
+	ret = gpu_cuda_dmabuf_export(gpu, ptr, size, &fd, &offset);
+	if (ret == 0) {
+		const long long held = lseek(fd, 0, SEEK_END);
+
+		printf("dma-buf of %zu bytes: fd %d holds %lld bytes, offset %" PRIu64 "\n", size,
+			fd, held, offset);
+		CHECK(offset == (uintptr_t)ptr % ((size_t)64 << 10));
+		CHECK(held >= (long long)(offset + size));
+		close(fd);
+	} else {
+		printf("dma-buf of %zu bytes: %s\n", size, rte_strerror(-ret));
+		CHECK(ret == -ENOTSUP);
+	}
+}
+
 static void
 dmabuf(void)
 {
@@ -194,18 +217,10 @@ dmabuf(void)
 
 	for (unsigned int i = 0; i < RTE_DIM(sizes); i++) {
 		uint8_t *ptr = rte_gpu_mem_alloc(gpu, sizes[i], 0);
-		int fd = -1, ret;
 
 		CHECK(ptr != NULL);
-		ret = gpu_cuda_dmabuf_export(gpu, ptr, sizes[i], &fd);
-		if (ret == 0) {
-			printf("dma-buf of %zu bytes: fd %d holds %lld bytes\n", sizes[i], fd,
-				(long long)lseek(fd, 0, SEEK_END));
-			close(fd);
-		} else {
-			printf("dma-buf of %zu bytes: %s\n", sizes[i], rte_strerror(-ret));
-			CHECK(ret == -ENOTSUP);
-		}
+		dmabuf_of(ptr, sizes[i]);
+		dmabuf_of(ptr + sizes[i] / 2 + 1, sizes[i] / 4);
 		CHECK(rte_gpu_mem_free(gpu, ptr) == 0);
 	}
 }
