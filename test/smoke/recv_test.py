@@ -132,10 +132,10 @@ def mistakes_are_reported(where):
             ('output.format=tiff', 2, r'\[output\] format = tiff', 'csr, image or raw'),
             ('run.name=a/b', 2, r'\[run\] name = a/b', 'letters'),
             ('nonsense', 2, "'nonsense': expected section.key=value"),
-            ('port 0.device=net_replay7', 1, "'net_replay7'", '--vdev'),
+            ('port 0.device=net_replay7', 2, "'net_replay7'", '--vdev'),
             ('gpu.device=gpu_cuda0', 1, 'gpu_cuda0: no such GPU'),
             ('gpu.kernel=metal', 1, 'metal: not built in'),
-            ('lcores.builder=77', 1, 'lcore 77', 'EAL'),
+            ('lcores.builder=77', 2, 'lcore 77', 'EAL'),
             (f'calibration.mask={where}/none.bin', 1, 'none.bin', 'No such file'),
             (f'calibration.mask={where}/short.bin', 1, 'short.bin has 100 bytes', '524288'),
             ('output.directory=/proc/nowhere', 1, '/proc/nowhere')):

@@ -445,7 +445,8 @@ replay_remove(struct rte_vdev_device *vdev)
 	if (dev == NULL)
 		return 0; /* already closed */
 	/* lcores may still poll it */
-	rte_eth_dev_stop(dev->data->port_id);
+	if (dev->data->dev_started)
+		(void)rte_eth_dev_stop(dev->data->port_id);
 	replay_close(dev);
 	return rte_eth_dev_release_port(dev);
 }
