@@ -1582,7 +1582,7 @@ def roce_devices_that_cannot_be_opened(where):
                         f'port 0.device=roce:port=net_replay0,{keys}', f'run.name={name}')
         out = says([*words, '--check'], 1, f'{keys}: cannot open: ', 'correct [port 0] device')
         want(re.search('FAIL +port 0: RoCE device', out) or re.search('port 0: RoCE device +FAIL', out), out)
-        says(words, 1)
+        says(words, 2)
 
 
 @case
