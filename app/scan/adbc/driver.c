@@ -160,10 +160,10 @@ begin(const char *const *argv, double deadline, struct running *running, const c
 	return process;
 }
 
-/* Execute a statement. */
+/* Execute a statement. @param allow_damaged  damaged and incomplete files are no error */
 static AdbcStatusCode
-execute(const struct options *o, struct running *running, const char *sql,
-	struct ArrowArrayStream *stream, struct failure *f)
+execute_allowing(const struct options *o, struct running *running, const char *sql,
+	bool allow_damaged, struct ArrowArrayStream *stream, struct failure *f)
 {
 	struct command_line c;
 	struct session_process *process;
@@ -176,22 +176,21 @@ execute(const struct options *o, struct running *running, const char *sql,
 	command_line_free(&c);
 	if (process == NULL)
 		return f->status;
-	return result_of_process(
-		process, running->pool, options_true(o, OPTION_ALLOW_DAMAGED), stream, f);
+	return result_of_process(process, running->pool, allow_damaged, stream, f);
 }
 
-/* Read a stream to its end, so that its process can be used again, and release it. */
-static void
-read_rest(struct ArrowArrayStream *stream)
+/* Execute a statement whose rows the user wants. */
+static AdbcStatusCode
+execute(const struct options *o, struct running *running, const char *sql,
+	struct ArrowArrayStream *stream, struct failure *f)
 {
-	struct ArrowArray array;
-
-	while (stream->get_next(stream, &array) == 0 && array.release != NULL)
-		array.release(&array);
-	stream->release(stream);
+	return execute_allowing(o, running, sql, options_true(o, OPTION_ALLOW_DAMAGED), stream, f);
 }
 
-/* Execute a statement for its schema alone. @param is_empty  it has no rows */
+/*
+ * Execute a statement for its schema alone, which damaged files do not change.
+ * @param is_empty  it has no rows: it is executed to its end
+ */
 static AdbcStatusCode
 execute_schema(const struct options *o, struct running *running, const char *sql, bool is_empty,
 	struct ArrowSchema *schema, struct failure *f)
@@ -200,16 +199,20 @@ execute_schema(const struct options *o, struct running *running, const char *sql
 	AdbcStatusCode status;
 	int ret;
 
-	status = execute(o, running, sql, &stream, f);
+	status = execute_allowing(o, running, sql, true, &stream, f);
 	if (status != ADBC_STATUS_OK)
 		return status;
 	ret = stream.get_schema(&stream, schema);
 	if (is_empty)
-		read_rest(&stream);
+		status = result_finish(&stream, f);
 	else
 		stream.release(&stream);
 	running_set(running, NULL, 0);
-	return ret == 0 ? ADBC_STATUS_OK : failure_errno(f, ret, "cannot copy the schema");
+	if (ret != 0)
+		return failure_errno(f, ret, "cannot copy the schema");
+	if (status != ADBC_STATUS_OK)
+		schema->release(schema);
+	return status;
 }
 
 /* ------------------------------------------------------------------ options */
@@ -588,11 +591,10 @@ read_text(struct connection *c, const char *sql, struct failure *f)
 	const int32_t *offset;
 	char *text = NULL;
 
-	if (execute(&c->options, &c->running, sql, &stream, f) != ADBC_STATUS_OK)
+	/* damaged files are reported with the result that the user gets */
+	if (execute_allowing(&c->options, &c->running, sql, true, &stream, f) != ADBC_STATUS_OK)
 		return NULL;
-	if (stream.get_next(&stream, &array) != 0) {
-		failure_set(f, ADBC_STATUS_IO, "HY000", 0, "%s", stream.get_last_error(&stream));
-	} else if (array.release != NULL) {
+	if (stream.get_next(&stream, &array) == 0 && array.release != NULL) {
 		if (array.n_children == 1 && array.length == 1 &&
 			array.children[0]->n_buffers == 3) {
 			offset = array.children[0]->buffers[1];
@@ -601,8 +603,11 @@ read_text(struct connection *c, const char *sql, struct failure *f)
 		}
 		array.release(&array);
 	}
-	read_rest(&stream);
-	if (text == NULL && f->status == ADBC_STATUS_OK)
+	if (result_finish(&stream, f) != ADBC_STATUS_OK) {
+		free(text);
+		return NULL;
+	}
+	if (text == NULL)
 		failure_set(f, ADBC_STATUS_INTERNAL, "HY000", 0,
 			"the list of tables: expected one text, found another result");
 	return text;
@@ -778,19 +783,17 @@ statement_execute_query(struct AdbcStatement *statement, struct ArrowArrayStream
 {
 	struct statement *s = statement_get(statement, error);
 	struct failure f = {.status = ADBC_STATUS_OK};
-	struct ArrowSchema schema;
+	struct ArrowArrayStream unwanted;
 
 	if (s == NULL)
 		return ADBC_STATUS_INVALID_STATE;
 	if (rows_affected != NULL)
 		*rows_affected = -1;
-	if (stream != NULL) {
-		execute(&s->options, &s->running, s->sql, stream, &f);
-	} else if (execute_schema(&s->options, &s->running, s->sql, false, &schema, &f) ==
-		ADBC_STATUS_OK) {
-		/* without a stream, a SELECT has no effect but its errors */
-		schema.release(&schema);
-	}
+	/* without a stream, a SELECT has no effect but its errors */
+	if (execute(&s->options, &s->running, s->sql, stream != NULL ? stream : &unwanted, &f) ==
+			ADBC_STATUS_OK &&
+		stream == NULL)
+		result_finish(&unwanted, &f);
 	return failure_return(&f, error);
 }
 

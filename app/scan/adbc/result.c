@@ -381,6 +381,18 @@ result_of_memory(char *bytes, size_t size, struct ArrowArrayStream *stream, stru
 	return result_open(r, stream, f);
 }
 
+AdbcStatusCode
+result_finish(struct ArrowArrayStream *stream, struct failure *f)
+{
+	struct ArrowArray array;
+
+	while (stream_get_next(stream, &array) == 0 && array.release != NULL)
+		array.release(&array);
+	*f = result_from(stream)->failure;
+	stream_release(stream);
+	return f->status;
+}
+
 const struct AdbcError *
 result_error(struct ArrowArrayStream *stream, AdbcStatusCode *status)
 {

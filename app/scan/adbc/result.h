@@ -34,6 +34,13 @@ AdbcStatusCode result_of_process(struct session_process *process, struct session
 AdbcStatusCode result_of_memory(
 	char *bytes, size_t size, struct ArrowArrayStream *stream, struct failure *f);
 
+/**
+ * Read a stream of these to its end, so that its process can be used again, and release it. Its
+ * rows are not kept.
+ * @param f  out: the failure of the stream; status ADBC_STATUS_OK: none
+ */
+AdbcStatusCode result_finish(struct ArrowArrayStream *stream, struct failure *f);
+
 /** The last error of a stream of these; NULL: none, or another stream. It is that of the stream. */
 const struct AdbcError *result_error(struct ArrowArrayStream *stream, AdbcStatusCode *status);
 

@@ -110,21 +110,29 @@ new_statement(struct client *c, struct AdbcStatement *s, const char *sql)
 	check(c->driver.StatementSetSqlQuery(s, sql, &error), &error);
 }
 
-/* Make a script that takes the place of braggline-scan, and use it for a statement. */
+/* Make a script that takes the place of braggline-scan. @param path  out */
 static void
-set_program(struct AdbcStatement *s, const char *script)
+write_program(char *path, size_t size, const char *script)
 {
-	struct AdbcError error = {0};
-	char path[300];
 	FILE *out;
 
-	snprintf(path, sizeof(path), "%s/program", dir);
+	snprintf(path, size, "%s/program", dir);
 	unlink(path);
 	out = fopen(path, "w");
 	assert_non_null(out);
 	fprintf(out, "#!/bin/sh\n%s\n", script);
 	assert_int_equal(fclose(out), 0);
 	assert_int_equal(chmod(path, 0700), 0);
+}
+
+/* Make such a script, and use it for a statement. */
+static void
+set_program(struct AdbcStatement *s, const char *script)
+{
+	struct AdbcError error = {0};
+	char path[300];
+
+	write_program(path, sizeof(path), script);
 	check(ours.driver.StatementSetOption(s, "adbc.braggline.program", path, &error), &error);
 }
 
@@ -667,6 +675,8 @@ schema_without_rows(void **state)
 	assert_string_equal(schema.children[1]->name, "l");
 	schema.release(&schema);
 	/* no result is wanted */
+	check(ours.driver.StatementSetSqlQuery(&s, "SELECT i FROM range(100000) t(i)", &error),
+		&error);
 	check(ours.driver.StatementExecuteQuery(&s, NULL, NULL, &error), &error);
 	release_statement(&ours, &s);
 	check(ours.driver.ConnectionGetTableSchema(
@@ -895,6 +905,19 @@ statements_that_are_refused(void **state)
 	}
 }
 
+/* Execute a statement without a stream: it fails as its stream does. */
+static void
+fail_without_stream(struct AdbcStatement *s, AdbcStatusCode status, const struct AdbcError *last)
+{
+	struct AdbcError error = {0};
+
+	assert_int_equal(ours.driver.StatementExecuteQuery(s, NULL, NULL, &error), status);
+	assert_memory_equal(error.sqlstate, last->sqlstate, 5);
+	assert_int_equal(error.vendor_code, last->vendor_code);
+	assert_string_equal(error.message, last->message);
+	error.release(&error);
+}
+
 /* Read a stream that fails. @return its error, which is valid until its release */
 static const struct AdbcError *
 read_failing(struct AdbcStatement *s, struct ArrowArrayStream *stream, int expected,
@@ -919,6 +942,7 @@ read_failing(struct AdbcStatement *s, struct ArrowArrayStream *stream, int expec
 	struct ArrowArray array;
 
 	assert_int_equal(stream->get_next(stream, &array), expected);
+	fail_without_stream(s, expected_status, last);
 	return last;
 }
 
@@ -991,6 +1015,56 @@ programs_that_fail(void **state)
 	release_statement(&ours, &s);
 }
 
+/* Write a statement as a session reads it from its standard input: a file in `dir`. */
+static void
+write_statement(const char *sql)
+{
+	const struct pipe_statement head = {PIPE_STATEMENT, (uint32_t)strlen(sql)};
+	char path[300];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/statement", dir);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fwrite(&head, sizeof(head), 1, file);
+	fputs(sql, file);
+	assert_int_equal(fclose(file), 0);
+}
+
+/* A program that ends after the schema, in functions that need no rows. */
+static void
+metadata_of_a_program_that_fails(void **state)
+{
+	struct client c = {.driver = ours.driver};
+	struct AdbcError error = {0};
+	struct ArrowArrayStream stream;
+	struct ArrowSchema schema;
+	char path[300], script[2000];
+
+	write_statement("SELECT 'text' AS t");
+	/* all but the end of the answer */
+	snprintf(script, sizeof(script),
+		"'%s' \"$@\" < %s/statement | head -c -8; echo scan: Out of Memory Error: x >&2; "
+		"exit 1",
+		getenv("BRAGGLINE_SCAN"), dir);
+	write_program(path, sizeof(path), script);
+	check(c.driver.ConnectionNew(&c.connection, &error), &error);
+	check(c.driver.ConnectionSetOption(&c.connection, "adbc.braggline.program", path, &error),
+		&error);
+	check(c.driver.ConnectionInit(&c.connection, &ours.database, &error), &error);
+	assert_int_equal(c.driver.ConnectionGetTableSchema(
+				 &c.connection, NULL, "lyso_7", "frames", &schema, &error),
+		ADBC_STATUS_INTERNAL);
+	assert_memory_equal(error.sqlstate, "HY001", 5);
+	error.release(&error);
+	assert_int_equal(c.driver.ConnectionGetObjects(&c.connection, ADBC_OBJECT_DEPTH_ALL, NULL,
+				 NULL, NULL, NULL, NULL, &stream, &error),
+		ADBC_STATUS_INTERNAL);
+	assert_memory_equal(error.sqlstate, "HY001", 5);
+	error.release(&error);
+	check(c.driver.ConnectionRelease(&c.connection, &error), &error);
+}
+
 /* Changed bytes in a stream of all layouts: an error or other values, never a crash. */
 static void
 damaged_streams(void **state)
@@ -1002,19 +1076,13 @@ damaged_streams(void **state)
 		"SELECT i, 't' || i AS t, [i] AS l, {'x': i} AS s, "
 		"i::VARCHAR::ENUM('0', '1', '2') AS e, [i, i]::INT[2] AS a, map(['k'], [i]) AS m, "
 		"union_value(k := i) AS u, i::HUGEINT AS h FROM range(3) t(i)";
-	const struct pipe_statement head = {PIPE_STATEMENT, sizeof(sql) - 1};
 	char path[300], script[2000], *bytes;
 	unsigned int seed = 1, failed = 0, i;
 	struct stat st;
 	FILE *file;
 	int ret;
 
-	snprintf(path, sizeof(path), "%s/statement", dir);
-	file = fopen(path, "w");
-	assert_non_null(file);
-	fwrite(&head, sizeof(head), 1, file);
-	fputs(sql, file);
-	assert_int_equal(fclose(file), 0);
+	write_statement(sql);
 	snprintf(path, sizeof(path), "%s/stream", dir);
 	free(command_output("'%s' --session -- %s < %s/statement > %s", getenv("BRAGGLINE_SCAN"),
 		runs, dir, path));
@@ -1061,9 +1129,11 @@ damaged_streams(void **state)
 static void
 damaged_files(void **state)
 {
+	struct client c = {.driver = ours.driver};
 	struct AdbcError error = {0};
 	struct ArrowArrayStream stream;
 	const struct AdbcError *last;
+	struct ArrowSchema schema;
 	struct AdbcStatement s;
 	char path[300], *text;
 	FILE *file;
@@ -1093,10 +1163,19 @@ damaged_files(void **state)
 	assert_int_equal(ret, 0);
 	assert_int_equal(strncmp(text, "{\"n\":", 5), 0);
 	free(text);
+	check(ours.driver.StatementExecuteQuery(&s, NULL, NULL, &error), &error);
 	/* other errors are errors still */
 	check(ours.driver.StatementSetSqlQuery(&s, "SELECT nothing", &error), &error);
 	expect_error(&s, ADBC_STATUS_INVALID_ARGUMENT, "42000", 1, "nothing");
 	release_statement(&ours, &s);
+	/* the columns of an incomplete table are known */
+	free(command_output("truncate -s -1 %s/bad_frames.arrow", path));
+	open_database(&c, path);
+	check(c.driver.ConnectionGetTableSchema(
+		      &c.connection, NULL, "bad", "frames", &schema, &error),
+		&error);
+	schema.release(&schema);
+	close_database(&c);
 }
 
 /* ------------------------------------------------------------------ ends */
@@ -1196,6 +1275,13 @@ deadline(void **state)
 		error.release(&error);
 	}
 	assert_int_equal(ret, ETIMEDOUT);
+	/* while rows come that nobody wants */
+	check(ours.driver.StatementSetSqlQuery(&s, "SELECT i FROM range(10000000000) t(i)", &error),
+		&error);
+	assert_int_equal(
+		ours.driver.StatementExecuteQuery(&s, NULL, NULL, &error), ADBC_STATUS_TIMEOUT);
+	assert_memory_equal(error.sqlstate, "HYT00", 5);
+	error.release(&error);
 	release_statement(&ours, &s);
 }
 
@@ -1633,6 +1719,7 @@ main(void)
 		cmocka_unit_test(statements_that_are_refused),
 		cmocka_unit_test(errors_in_mid_stream),
 		cmocka_unit_test(programs_that_fail),
+		cmocka_unit_test(metadata_of_a_program_that_fails),
 		cmocka_unit_test(damaged_streams),
 		cmocka_unit_test(damaged_files),
 		cmocka_unit_test(cancelled_by_another_thread),
