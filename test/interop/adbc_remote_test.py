@@ -125,6 +125,14 @@ def server_options(pair, user, key):
             'adbc.braggline.key': f'{pair.where}/{key}'}
 
 
+def dictionaries(client):
+    """Results of one schema each have a dictionary of their own, here in a slot."""
+    for i in range(20):
+        enum = "ENUM(" + ', '.join(f"'{i}-{k}-{'x' * 60}'" for k in range(300)) + ')'
+        got = client.query(f"SELECT {i}::BIGINT AS i, '{i}-7-{'x' * 60}'::{enum} AS e")
+        want(got == [i], 'query', i, got)
+
+
 def lost(pair, client):
     """The server ends in the middle of a result: this statement fails, and the next one of the same
     connection has a new session."""
@@ -213,6 +221,7 @@ def main():
                 want(got == near.query(sql) and isinstance(got, list), sql, got)
             state, text = far.query('SELECT nothing')
             want(state == '42000' and 'nothing' in text, state, text)
+            dictionaries(far)
             far.close()
             pulling = Driver(driver, {**server_options(pair, 'ana', 'ana'), 'adbc.braggline.pull': 'true'})
             sql = 'SELECT i FROM range(1000000) t(i)'

@@ -1148,7 +1148,6 @@ recall_schema(struct scan_client *c, uint32_t number)
 	c->sequence++;
 	if (kept->reader == NULL)
 		return arrow_result(c, read_schema(c, kept->bytes, kept->size));
-	ipc_reader_restart(kept->reader);
 	c->has_schema = true;
 	return 0;
 }
@@ -1398,6 +1397,9 @@ release(struct ArrowArrayStream *stream)
 	pthread_mutex_unlock(&c->lock);
 	ipc_reader_destroy(c->kept[0].reader);
 	c->kept[0].reader = NULL;
+	/* its dictionaries may hold slots */
+	if (c->kept[c->schema].reader != NULL)
+		ipc_reader_restart(c->kept[c->schema].reader);
 	free(c->columns.bytes);
 	free(c->metadata.bytes);
 	free(c->body.bytes);

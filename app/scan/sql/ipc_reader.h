@@ -53,7 +53,7 @@ int ipc_reader_head(const void *metadata, size_t size, uint64_t *body);
 /** Read the schema, once. @return 0; -EBADMSG; -ENOTSUP: a type is not supported; -ENOMEM */
 int ipc_reader_schema(struct ipc_reader *r, const void *metadata, size_t size);
 
-/** Begin another stream with the same schema: its dictionaries have not come yet. */
+/** End a stream: forget its dictionaries. Another one with the same schema may begin. */
 void ipc_reader_restart(struct ipc_reader *r);
 
 /** Copy the schema. @return 0; -ENOMEM */
