@@ -444,7 +444,7 @@ replay_remove(struct rte_vdev_device *vdev)
 
 	if (dev == NULL)
 		return 0; /* already closed */
-	/* lcores may still poll it */
+	/* a poll that begins later receives nothing */
 	if (dev->data->dev_started)
 		(void)rte_eth_dev_stop(dev->data->port_id);
 	replay_close(dev);

@@ -381,7 +381,8 @@ test_moved(void **state)
 	struct roce_cm_msg msg, rep;
 	struct rdma_conn *conn;
 	struct rdma_qp *qp;
-	struct roce_arp claim,
+	struct rte_ether_addr dst;
+	struct roce_arp question, claim,
 		arp = {
 			.op = ROCE_ARP_REQUEST,
 			.sender_mac = {{0x52, 0x54, 0, 0, 0, 0x77}},
@@ -414,7 +415,13 @@ test_moved(void **state)
 	assert_int_equal(rig_stat(US, "neighbors_moved"), 1);
 	assert_int_equal(rig_stat(US, "neighbors_locked"), 50);
 	assert_memory_equal(&roce_conn(conn)->mac, &arp.sender_mac, 6);
-	rig_run(500);
+	/* then everyone is asked once, and the one who answers is believed */
+	drain();
+	assert_in_range(receive_arp(&question, &dst, 700), 400, 600);
+	assert_memory_equal(&dst, &everybody, 6);
+	assert_int_equal(question.op, ROCE_ARP_REQUEST);
+	assert_int_equal(question.target_ip, arp.sender_ip);
+	assert_int_equal(receive_arp(&question, &dst, 100), -1);
 	send_arp(&claim, &everybody);
 	rig_run(2);
 	assert_int_equal(rig_stat(US, "neighbors_moved"), 2);

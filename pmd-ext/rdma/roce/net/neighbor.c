@@ -192,6 +192,12 @@ neighbor_expired(struct roce_control *c, struct roce_expiry *timer)
 		neighbor_drop(c, n);
 		return;
 	case ROCE_NEIGHBOR_STALE:
+		if (n->disputed) {
+			n->disputed = false;
+			send_solicit(c, &n->gid, NULL);
+			roce_expiry_start(c, timer, STALE_MS);
+			return;
+		}
 		/* Data is sent to this hop without a lookup. Keep the entry, so that a change of
 		 * the hop's MAC address is noticed. */
 		if (roce_hop_used(c, &n->gid)) {
@@ -222,6 +228,11 @@ neighbor_update(struct roce_control *c, struct roce_neighbor *n, const struct rt
 
 	if (moved && c->now < n->locked) {
 		roce_control_count(c, ROCE_NEIGHBORS_LOCKED);
+		if (!n->disputed) {
+			n->disputed = true;
+			neighbor_enter(n, ROCE_NEIGHBOR_STALE);
+			roce_expiry_start(c, &n->timer, LOCK_MS);
+		}
 		return;
 	}
 	n->mac = *mac;
@@ -236,6 +247,7 @@ neighbor_update(struct roce_control *c, struct roce_neighbor *n, const struct rt
 	if (moved) {
 		roce_control_count(c, ROCE_NEIGHBORS_MOVED);
 		n->locked = c->now + c->hz / 1000 * LOCK_MS;
+		n->disputed = false;
 	}
 	/* an entry that was removed may have changed its MAC address meanwhile, too */
 	if (moved || requested || fresh)

@@ -39,6 +39,7 @@ struct roce_neighbor {
 	uint8_t state;	  /**< enum roce_neighbor_state */
 	uint8_t solicits; /**< requests sent in this state */
 	uint64_t locked;  /**< TSC: the MAC address does not change again before this time */
+	bool disputed;	  /**< it was claimed meanwhile: STALE, and the timer asks everyone */
 };
 
 struct roce_neighbors {
