@@ -143,7 +143,7 @@ def egress_is_checked_without_changes(where):
                 ('egress.device=roce:port=net_memif7,ip=10.0.0.1/24', 'egress device', 1),
                 ('egress.device=rocky', 'egress device', 2),
                 ('egress.stores=store.example', 'egress stores', 2),
-                ('egress.stores=10.0.1.2', 'egress stores', 1),
+                ('egress.stores=10.0.1.2', 'egress stores', 2),
                 (f'egress.journal={where}/journal', 'journal', 2),
                 (f'egress.key={where}/none', 'egress key', 1),
                 ('egress.rate_mb_per_s=100', 'journal', 2),

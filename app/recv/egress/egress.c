@@ -1818,10 +1818,9 @@ open_device(struct egress *e)
 		return -rte_errno;
 	}
 	rdma_dev_info_get(e->dev, &e->info);
-	ret = egress_stores_check(&e->stores, e->dev, message);
-	if (ret < 0) {
+	if (egress_stores_check(&e->stores, e->dev, message) < 0) {
 		LOG(ERR, "[egress] %s\n", message);
-		return ret;
+		return -EINVAL;
 	}
 	(void)rdma_progress(e->dev, 0);
 	e->pd = rdma_pd_alloc(e->dev);

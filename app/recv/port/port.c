@@ -112,6 +112,12 @@ port_mtu(const struct port_settings *s, const struct rte_eth_dev_info *info)
 	return RTE_MIN(s->mtu, port_mtu_max(info));
 }
 
+static bool
+is_virtual(const char *device)
+{
+	return strncmp(device, "net_", strlen("net_")) == 0;
+}
+
 /**
  * Find an Ethernet device of the EAL options that was not created: this one, or else a virtual one.
  * @return NULL: none
@@ -127,14 +133,17 @@ failed_device(const char *device)
 	{
 		if (strcmp(args->name, device) == 0)
 			return args->name;
-		if (strncmp(args->name, "net_", strlen("net_")) == 0 &&
-			rte_eth_dev_get_port_by_name(args->name, &id) != 0)
+		if (is_virtual(args->name) && rte_eth_dev_get_port_by_name(args->name, &id) != 0)
 			failed = args->name;
 	}
 	return failed;
 }
 
-/** @return 0; -ENODEV: a device of the EAL options failed; -EINVAL: they have no such device */
+/**
+ * @return 0
+ *   - -ENODEV: a NIC is not there, or a device of the EAL options failed
+ *   - -EINVAL: the EAL options have no virtual device of this name
+ */
 static int
 find_device(struct port *p)
 {
@@ -150,7 +159,8 @@ find_device(struct port *p)
 				"no Ethernet device '%s'; EAL has %u. Allow a NIC with -a, or "
 				"create a virtual device with --vdev\n",
 				p->settings->device, rte_eth_dev_count_avail());
-		return failed != NULL ? -ENODEV : -EINVAL;
+		/* a NIC may be there at the next start */
+		return failed == NULL && is_virtual(p->settings->device) ? -EINVAL : -ENODEV;
 	}
 	rte_eth_dev_get_name_by_port(p->id, p->name);
 	return 0;
