@@ -11,7 +11,9 @@
 
 /* Frame numbers of a file. */
 struct numbers {
-	uint64_t *frame; /* in ascending order */
+	bool has_span;
+	uint64_t low, high; /* low > high: none */
+	uint64_t *frame;    /* in ascending order; NULL: not read */
 	size_t nb;
 };
 
@@ -56,6 +58,30 @@ by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Find the lowest and the highest frame number of a file. */
+static void
+read_span(struct numbers *n, const struct arrow_reader *r)
+{
+	const int field = arrow_reader_find(r, "frame", ARROW_UINT64, 0);
+	struct arrow_column column;
+	uint64_t row, frame;
+	size_t i;
+
+	if (n->has_span)
+		return;
+	n->low = UINT64_MAX;
+	for (i = 0; i < r->nb_batches && field >= 0; i++) {
+		if (arrow_reader_column(r, i, field, &column) < 0)
+			continue;
+		for (row = 0; row < column.rows; row++) {
+			frame = ((const uint64_t *)column.data)[row];
+			n->low = frame < n->low ? frame : n->low;
+			n->high = frame > n->high ? frame : n->high;
+		}
+	}
+	n->has_span = true;
+}
+
 /*
  * Read the frame numbers of a file. Batches that are damaged have none, as has a file without this
  * column.
@@ -90,10 +116,6 @@ find_common(const struct numbers *a, const struct numbers *b, uint64_t *frame)
 {
 	size_t i = 0, k = 0;
 
-	/* most files of one run are disjoint */
-	if (a->nb == 0 || b->nb == 0 || a->frame[a->nb - 1] < b->frame[0] ||
-		b->frame[b->nb - 1] < a->frame[0])
-		return false;
 	while (i < a->nb && k < b->nb && a->frame[i] != b->frame[k]) {
 		if (a->frame[i] < b->frame[k])
 			i++;
@@ -113,6 +135,11 @@ compare(const struct scan_same_name_file *file, struct numbers *n, size_t a, siz
 	uint64_t frame;
 
 	if (!may_differ(&file[a], &file[b]))
+		return 0;
+	/* most files of one run are disjoint */
+	read_span(&n[a], file[a].reader);
+	read_span(&n[b], file[b].reader);
+	if (n[a].high < n[b].low || n[b].high < n[a].low)
 		return 0;
 	if ((n[a].frame == NULL && read_numbers(&n[a], file[a].reader) < 0) ||
 		(n[b].frame == NULL && read_numbers(&n[b], file[b].reader) < 0))

@@ -332,10 +332,10 @@ fail:
 }
 
 /*
- * Report different runs of the same name, whose rows are all in the table. With the catalog locked.
- * @return 0; -ENOMEM
+ * Report different runs of the same name, whose rows are all in the table, unless there is no memory
+ * for the comparison. With the catalog locked.
  */
-static int
+static void
 compare_files(struct sql_catalog *c, struct sql_files *files)
 {
 	struct scan_same_name_file *all;
@@ -344,22 +344,19 @@ compare_files(struct sql_catalog *c, struct sql_files *files)
 	int ret;
 
 	if (files->compared || c->warn == NULL)
-		return 0;
+		return;
 	all = calloc(files->nb, sizeof(*all));
 	if (all == NULL)
-		return -ENOMEM;
+		return;
 	for (i = 0; i < files->nb; i++)
 		all[i] = (struct scan_same_name_file){files->file[i].path, &files->file[i].reader};
 	ret = scan_same_name_find(all, files->nb, &text);
 	free(all);
-	if (ret < 0)
-		return ret;
 	files->compared = true;
 	if (ret > 0) {
 		c->warn(c->arg, text);
 		free(text);
 	}
-	return 0;
 }
 
 int
@@ -378,11 +375,8 @@ sql_catalog_open(struct sql_catalog *c, struct sql_run *run, enum arrow_table ta
 	pthread_mutex_lock(&c->lock);
 	for (i = 0; i < files->nb && ret == 0; i++)
 		ret = open_file(c, &files->file[i], table, error, size);
-	if (ret == 0) {
-		ret = compare_files(c, files);
-		if (ret < 0)
-			snprintf(error, size, "run %s: not enough memory", run->name);
-	}
+	if (ret == 0)
+		compare_files(c, files);
 	pthread_mutex_unlock(&c->lock);
 	return ret;
 }

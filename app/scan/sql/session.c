@@ -268,6 +268,20 @@ is_reserved(const char *schema)
 	return false;
 }
 
+/* Whether a run has the name of a schema. */
+static bool
+is_run(const struct sql_session *s, const char *schema)
+{
+	const struct sql_catalog *c = s->catalog;
+	size_t i;
+
+	for (i = 0; i < c->nb_runs; i++) {
+		if (strcasecmp(c->run[i].name, schema) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Find the run of a schema. @return 0, `run` is NULL: there is none; -EINVAL: several */
 static int
 find_run(struct sql_session *s, const struct sql_name *n, const struct sql_run **run)
@@ -319,14 +333,14 @@ find_view(struct sql_session *s, const struct sql_name *n, struct view *v)
 	if ((n->catalog[0] != '\0' && !in_memory) ||
 		(v->table == ARROW_TABLES && is_reserved(n->schema)))
 		return 0;
+	if (v->table == ARROW_TABLES && is_run(s, n->schema))
+		return session_error(s, -EINVAL, "%s.%s: run %s has the tables frames and images",
+			n->schema, n->table, n->schema);
+	if (v->table == ARROW_TABLES)
+		return 0;
 	ret = find_run(s, n, &v->run);
 	if (ret < 0)
 		return ret;
-	if (v->table == ARROW_TABLES && v->run != NULL)
-		return session_error(s, -EINVAL, "%s.%s: run %s has the tables frames and images",
-			n->schema, n->table, v->run->name);
-	if (v->table == ARROW_TABLES)
-		return 0;
 	v->name.catalog = MEMORY_DATABASE;
 	v->name.table = arrow_table_name(v->table);
 	if (!is_reserved(n->schema) && n->schema[0] != '\0') {
