@@ -19,6 +19,7 @@
 #include "adbc/pool.h"
 #include "adbc/result.h"
 #include "adbc/session_process.h"
+#include "whole_number.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -260,6 +261,26 @@ unknown_option(const char *name, struct AdbcError *error)
 	return failure_return(&f, error);
 }
 
+/* The value of an option has another type. */
+static AdbcStatusCode
+wrong_value(const char *name, const char *expected, const char *value, struct AdbcError *error)
+{
+	struct failure f;
+
+	failure_set(&f, ADBC_STATUS_INVALID_ARGUMENT, "HY024", -EINVAL,
+		"%s: expected %s, found '%s'", name, expected, value);
+	return failure_return(&f, error);
+}
+
+/* @return NULL: the option is unknown, or has no value */
+static const char *
+option_text(const struct options *o, const char *name)
+{
+	const enum option option = option_find(name);
+
+	return option < OPTIONS ? options_get(o, option) : NULL;
+}
+
 /* @param length  in: room with the zero at the end; out: needed room */
 static AdbcStatusCode
 return_text(const char *text, char *value, size_t *length)
@@ -276,8 +297,7 @@ static AdbcStatusCode
 get_option(const struct options *o, const char *name, char *value, size_t *length,
 	struct AdbcError *error)
 {
-	const enum option option = option_find(name);
-	const char *text = option < OPTIONS ? options_get(o, option) : NULL;
+	const char *text = option_text(o, name);
 
 	return text != NULL ? return_text(text, value, length) : unknown_option(name, error);
 }
@@ -285,25 +305,29 @@ get_option(const struct options *o, const char *name, char *value, size_t *lengt
 static AdbcStatusCode
 get_option_double(const struct options *o, const char *name, double *value, struct AdbcError *error)
 {
-	const enum option option = option_find(name);
-	const char *text = option < OPTIONS ? options_get(o, option) : NULL;
+	const char *text = option_text(o, name);
 	char *end;
 
 	if (text == NULL)
 		return unknown_option(name, error);
 	*value = strtod(text, &end);
-	return end != text && *end == '\0' ? ADBC_STATUS_OK : unknown_option(name, error);
+	return end != text && *end == '\0' ? ADBC_STATUS_OK
+					   : wrong_value(name, "a number", text, error);
 }
 
 static AdbcStatusCode
 get_option_int(const struct options *o, const char *name, int64_t *value, struct AdbcError *error)
 {
-	double number = 0;
-	const AdbcStatusCode status = get_option_double(o, name, &number, error);
+	const char *text = option_text(o, name);
+	uint64_t number;
 
-	if (status == ADBC_STATUS_OK)
-		*value = (int64_t)number;
-	return status;
+	if (text == NULL)
+		return unknown_option(name, error);
+	/* no option is negative */
+	if (!whole_number(text, 0, INT64_MAX, &number))
+		return wrong_value(name, "a whole number from 0 to 2^63 - 1", text, error);
+	*value = (int64_t)number;
+	return ADBC_STATUS_OK;
 }
 
 /*

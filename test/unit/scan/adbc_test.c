@@ -848,6 +848,54 @@ options(void **state)
 	release_statement(&ours, &s);
 }
 
+/* A value is not rounded: 0 seconds would be no limit. */
+static void
+options_that_are_no_number(void **state)
+{
+	static const struct {
+		const char *option;
+		const char *value;
+		AdbcStatusCode as_int;
+		AdbcStatusCode as_double;
+	} cases[] = {
+		{"adbc.braggline.deadline_seconds", "0.5", ADBC_STATUS_INVALID_ARGUMENT,
+			ADBC_STATUS_OK},
+		{"adbc.braggline.deadline_seconds", "3", ADBC_STATUS_OK, ADBC_STATUS_OK},
+		{"adbc.braggline.key", "9223372036854775807", ADBC_STATUS_OK, ADBC_STATUS_OK},
+		{"adbc.braggline.key", "9223372036854775808", ADBC_STATUS_INVALID_ARGUMENT,
+			ADBC_STATUS_OK},
+		{"adbc.braggline.key", "1e300", ADBC_STATUS_INVALID_ARGUMENT, ADBC_STATUS_OK},
+		{"adbc.braggline.key", "3 keys", ADBC_STATUS_INVALID_ARGUMENT,
+			ADBC_STATUS_INVALID_ARGUMENT},
+		{"adbc.braggline.key", NULL, ADBC_STATUS_NOT_FOUND, ADBC_STATUS_NOT_FOUND},
+	};
+	struct AdbcError error = {0};
+	struct AdbcStatement s;
+	int64_t number;
+	double real;
+	size_t i;
+
+	new_statement(&ours, &s, "SELECT 1");
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		check(ours.driver.StatementSetOption(&s, cases[i].option, cases[i].value, &error),
+			&error);
+		number = -1;
+		assert_int_equal(
+			ours.driver.StatementGetOptionInt(&s, cases[i].option, &number, &error),
+			cases[i].as_int);
+		if (cases[i].as_int == ADBC_STATUS_OK)
+			assert_int_equal(number, strtoll(cases[i].value, NULL, 10));
+		else
+			error.release(&error);
+		assert_int_equal(
+			ours.driver.StatementGetOptionDouble(&s, cases[i].option, &real, &error),
+			cases[i].as_double);
+		if (cases[i].as_double != ADBC_STATUS_OK)
+			error.release(&error);
+	}
+	release_statement(&ours, &s);
+}
+
 static void
 versions(void **state)
 {
@@ -1715,6 +1763,7 @@ main(void)
 		cmocka_unit_test(schema_without_rows),
 		cmocka_unit_test(metadata),
 		cmocka_unit_test(options),
+		cmocka_unit_test(options_that_are_no_number),
 		cmocka_unit_test(versions),
 		cmocka_unit_test(statements_that_are_refused),
 		cmocka_unit_test(errors_in_mid_stream),
