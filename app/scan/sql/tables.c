@@ -80,14 +80,16 @@ struct scan_thread {
 	const struct scan *scan;
 	const struct unit *unit; /* being read; NULL: none */
 	uint64_t rows;
-	uint64_t row; /* next row */
-	bool damaged; /* a batch that must not be left out */
-	bool no_memory;
+	uint64_t row;	     /* next row */
+	bool damaged;	     /* a batch that must not be left out */
+	int error;	     /* of the next batch: -ENOMEM; -EUCLEAN: it was changed; -ESTALE */
 	unsigned int joined; /* most batches of the next chunk */
 	const uint64_t *frame;
 	struct arrow_column *value; /* of each column of the output; field NULL: absent */
 	struct sql_chunks chunks;   /* of the batch, if the output has `value` of images */
 	unsigned int chunks_at;	    /* that column of the output */
+	int32_t **offsets;	    /* of each column of the output: copies, for `value` */
+	unsigned int nb_columns;    /* room for columns of the output */
 	/* conversion from Arrow, for the columns of one file */
 	const struct source *converted;
 	duckdb_arrow_types types;
@@ -617,7 +619,10 @@ static void
 thread_free(void *data)
 {
 	struct scan_thread *t = data;
+	unsigned int i;
 
+	for (i = 0; t->offsets != NULL && i < t->nb_columns; i++)
+		free(t->offsets[i]);
 	if (t->types != NULL)
 		bound_api->destroy_arrow_converted_schema(&t->types);
 	free(t->value);
@@ -627,6 +632,7 @@ thread_free(void *data)
 	free(t->buffer);
 	free(t->at);
 	free(t->list);
+	free(t->offsets);
 	free(t);
 }
 
@@ -639,6 +645,7 @@ init_thread(duckdb_init_info info)
 
 	if (t != NULL) {
 		t->joined = 1;
+		t->nb_columns = nb;
 		t->value = calloc(nb, sizeof(*t->value));
 		t->array = calloc(2 * nb, sizeof(*t->array));
 		t->child = calloc(nb, sizeof(*t->child));
@@ -646,9 +653,11 @@ init_thread(duckdb_init_info info)
 		t->buffer = calloc(4 * nb, sizeof(*t->buffer));
 		t->at = calloc(nb, sizeof(*t->at));
 		t->list = calloc(nb, sizeof(*t->list));
+		t->offsets = calloc(nb, sizeof(*t->offsets));
 	}
 	if (t == NULL || t->value == NULL || t->array == NULL || t->child == NULL ||
-		t->item == NULL || t->buffer == NULL || t->at == NULL || t->list == NULL) {
+		t->item == NULL || t->buffer == NULL || t->at == NULL || t->list == NULL ||
+		t->offsets == NULL) {
 		if (t != NULL)
 			thread_free(t);
 		bound_api->init_set_error(info, "not enough memory");
@@ -1078,6 +1087,43 @@ fill_others(struct scan_thread *t, duckdb_chunk output, uint64_t rows)
 	}
 }
 
+/*
+ * Replace the offsets of a column by a copy that is checked: another process may write to the file.
+ * @return 0; -ENOMEM; -EUCLEAN
+ */
+static int
+copy_offsets(struct arrow_column *c, int32_t **copy)
+{
+	int32_t *offsets = realloc(*copy, (c->rows + 1) * sizeof(*offsets));
+	uint64_t i;
+
+	if (offsets == NULL)
+		return -ENOMEM;
+	*copy = offsets;
+	memcpy(offsets, c->offsets, (c->rows + 1) * sizeof(*offsets));
+	if (offsets[0] < 0 || (uint64_t)offsets[c->rows] > c->items)
+		return -EUCLEAN;
+	for (i = 0; i < c->rows; i++) {
+		if (offsets[i + 1] < offsets[i])
+			return -EUCLEAN;
+	}
+	c->offsets = offsets;
+	return 0;
+}
+
+/* Take a column of the next batch. @return 0; -ENOMEM; -EUCLEAN */
+static int
+take_column(struct scan_thread *t, unsigned int output, unsigned int field)
+{
+	struct arrow_column *c = &t->value[output];
+
+	if (arrow_reader_column(&t->unit->source->file->reader, t->unit->batch, field, c) < 0)
+		return -EUCLEAN;
+	if (is_deferred(t->scan, output))
+		return sql_lists_add(&t->scan->bind->tables->lists, c, &t->list[output]);
+	return c->offsets != NULL ? copy_offsets(c, &t->offsets[output]) : 0;
+}
+
 /* Take the next batch. @return false: there is none */
 static bool
 next_unit(struct scan_thread *t, struct scan *s)
@@ -1111,10 +1157,10 @@ next_unit(struct scan_thread *t, struct scan *s)
 			field = s->column[i] < b->nb_columns ? t->unit->source->field[s->column[i]]
 							     : -1;
 			if (field >= 0)
-				arrow_reader_column(r, t->unit->batch, field, &t->value[i]);
-			if (field >= 0 && is_deferred(s, i) &&
-				sql_lists_add(&b->tables->lists, &t->value[i], &t->list[i]) < 0) {
-				t->no_memory = true;
+				t->error = take_column(t, i, field);
+			if (t->error < 0) {
+				if (map_guard_is_marked(t->unit->source->file->guard))
+					t->error = -ESTALE;
 				return false;
 			}
 			if (field < 0 || !has_chunks(b, s->column[i], t->unit->source))
@@ -1259,9 +1305,12 @@ function(duckdb_function_info info, duckdb_chunk output)
 	if (ret == -EBADMSG)
 		error = "a chunk of an image is damaged, or does not fit the detector; leave its "
 			"frame out with WHERE frame";
-	else if (ret == -ESTALE)
+	else if (t->error == -EUCLEAN)
+		error = "a file was changed during the query: a column of a batch is not valid any "
+			"more; query runs that no program changes";
+	else if (ret == -ESTALE || t->error == -ESTALE)
 		error = "a file was truncated during the query, or its disk has an error";
-	else if (ret < 0 || t->no_memory)
+	else if (ret < 0 || t->error < 0)
 		error = "not enough memory for the rows of a run";
 	else if (t->damaged)
 		error = s->bind->warning;

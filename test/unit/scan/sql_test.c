@@ -5,6 +5,7 @@
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -774,6 +775,36 @@ test_damaged_batches_are_left_out_and_reported_once(void **state)
 	assert_int_equal(number(&r, "SELECT count(*) FROM lyso_7.frames WHERE frame >= 0"), rows);
 	assert_int_equal(r.warnings, 1);
 	assert_int_equal(r.catalog.damaged, 1);
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
+/* Another program writes to a file after its check: an error, and no read outside of the file. */
+static void
+test_offsets_that_change_are_not_used(void **state)
+{
+	static const char sql[] = "SELECT sum(len(value) + value[1]) FROM lyso_7.images";
+	struct arrow_column column = {.rows = 0};
+	const struct arrow_reader *reader;
+	int32_t offset = INT32_MAX;
+	char path[256], name[512];
+	struct rig r;
+	int fd, field;
+	long at;
+
+	copy_run("changed", path);
+	rig_open(&r, path);
+	number(&r, sql);
+	reader = &sql_catalog_find(&r.catalog, "lyso_7")->table[ARROW_IMAGES].file[0].reader;
+	field = arrow_reader_find(reader, "value", ARROW_LIST, ARROW_FLOAT32);
+	assert_true(field >= 0);
+	assert_int_equal(arrow_reader_column(reader, 0, field, &column), 0);
+	at = (const uint8_t *)(column.offsets + column.rows) - (const uint8_t *)reader->data;
+	snprintf(name, sizeof(name), "%s/lyso_7_images.arrow", path);
+	fd = open(name, O_WRONLY);
+	assert_int_equal(pwrite(fd, &offset, sizeof(offset), at), sizeof(offset));
+	close(fd);
+	want_error(&r, sql, -EIO, "a file was changed during the query");
 	rig_close(&r);
 	shell("rm -rf '%s'", path);
 }
@@ -1720,6 +1751,7 @@ main(void)
 		cmocka_unit_test(test_vectors_refer_to_the_file),
 		cmocka_unit_test(test_copies_count_bytes_and_report_errors),
 		cmocka_unit_test(test_damaged_batches_are_left_out_and_reported_once),
+		cmocka_unit_test(test_offsets_that_change_are_not_used),
 		cmocka_unit_test(test_files_that_are_not_tables_are_refused),
 		cmocka_unit_test(test_a_truncated_file_ends_the_query),
 		cmocka_unit_test(test_a_file_may_be_truncated_while_it_is_opened),
