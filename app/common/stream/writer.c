@@ -703,9 +703,9 @@ watch_disk(struct stream_writer *w)
 	counter_add(&w->stats.stalls, stalled);
 	COUNTER_SET(w->stats.stalled, stalled);
 	if (stalled)
-		snprintf(text, sizeof(text), "%.4000s: disk stalled: it has %s of `%s` in %u ms",
+		snprintf(text, sizeof(text), "%.4000s: disk stalled: it has %s in %u ms",
 			w->config.dir, opening ? "created no file" : "completed no write or sync",
-			w->config.identity.table, w->config.slices.stall_ms);
+			w->config.slices.stall_ms);
 	else
 		snprintf(text, sizeof(text), "%.4000s: disk no longer stalled", w->config.dir);
 	stream_writer_log(w, true, text);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +102,8 @@ key_file_close(struct key_file *k)
 	if (k == NULL)
 		return;
 	xfer_key_forget(&k->key);
+	static_assert(KEY_FILE_MS >= 1000, "0 s: no limit");
+
 	if (!file_thread_stop(&k->thread, KEY_FILE_MS / 1000)) {
 		LOG(WARNING, "key file %s is still being read (check its file system)\n", k->path);
 		return;

@@ -5,6 +5,7 @@
  * row, and keeps the set of the others.
  */
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@
 #define INTERVALS 256
 /** Blocks of 64 frames without a row. */
 #define BLOCKS 4096
-_Static_assert(2 * FRAME_SLOTS_MAX / 64 + 1 < BLOCKS, "one block is not in the ring of entries");
+static_assert(2 * FRAME_SLOTS_MAX / 64 + 1 < BLOCKS, "the ring of entries has fewer blocks");
 
 /** Frames low ... end - 1. */
 struct interval {

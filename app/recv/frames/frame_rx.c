@@ -439,9 +439,9 @@ was_placed(const struct frame_table *ft, uint32_t stream, uint64_t frame, uint32
 
 /**
  * Return the highest frame + 1 that a stream has sent before a packet whose frame is closed or has
- * the packet already. Packets that wait count if the stream's numbers go back. They do not if the
- * stream sends the frames of a pause after a packet of the next frame, and they were not there yet
- * when a packet that is retried arrived.
+ * the packet already. It includes the packets that wait, except in two cases: if the packet is not
+ * below the placed ones, since a stream may send the frames of a pause after a packet of the next
+ * frame; and if the packet is retried, since it arrived before those that still wait.
  */
 static uint64_t
 last_number(const struct frame_rx *frx, uint32_t stream, uint64_t frame)
