@@ -96,14 +96,15 @@ key_file_is_ready(struct key_file *k, uint64_t number, uint64_t now)
 	return true;
 }
 
+/* file_thread_stop() takes seconds; 0: no limit */
+static_assert(KEY_FILE_MS >= 1000, "limit of the wait at the end");
+
 void
 key_file_close(struct key_file *k)
 {
 	if (k == NULL)
 		return;
 	xfer_key_forget(&k->key);
-	static_assert(KEY_FILE_MS >= 1000, "0 s: no limit");
-
 	if (!file_thread_stop(&k->thread, KEY_FILE_MS / 1000)) {
 		LOG(WARNING, "key file %s is still being read (check its file system)\n", k->path);
 		return;
