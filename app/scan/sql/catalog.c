@@ -332,8 +332,8 @@ fail:
 }
 
 /*
- * Report different runs of the same name, whose rows are all in the table, unless there is no memory
- * for the comparison. With the catalog locked.
+ * Report different runs of the same name, whose rows are all in the table, unless there is no
+ * memory for the comparison. With the catalog locked.
  */
 static void
 compare_files(struct sql_catalog *c, struct sql_files *files)
