@@ -1125,6 +1125,7 @@ execute_any(struct sql_session *s, const char *sql, enum sql_form form)
 int
 sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
 {
+	const char *path;
 	uint64_t begin;
 	int ret;
 
@@ -1143,7 +1144,11 @@ sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
 	drop_prepared(s);
 	close_result(s);
 	/* also if a query that analyses the statement was interrupted */
-	return is_cancelled(s) ? session_error(s, -ECANCELED, "cancelled") : ret;
+	if (is_cancelled(s))
+		return session_error(s, -ECANCELED, "cancelled");
+	/* the first rows may be read before they are fetched */
+	path = sql_catalog_unreadable(s->catalog);
+	return path != NULL ? sql_session_unreadable(s, path) : ret;
 }
 
 int

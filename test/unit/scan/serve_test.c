@@ -1430,31 +1430,41 @@ cut_file_behind_the_engine(void **state)
 	assert_int_equal(other->error, 0);
 }
 
-/* A file that is cut while its lists are sent is an error of this query only. */
+/*
+ * A file that is cut while it is used is an error of this query only: while its lists are sent, and
+ * while the engine reads all rows before the first one is fetched.
+ */
 static void
 cut_file(void **state)
 {
-	static const char sql[] = "SELECT frame, col, value FROM lyso_1.images";
-	struct peer *p, *other;
+	static const char *const sql[] = {"SELECT frame, col, value FROM lyso_1.images",
+		"SELECT max(len(col)) FROM lyso_1.images"};
+	struct peer *p[2], *other;
 	char file[64];
+	unsigned int i;
 
 	write_run();
 	open_server(&plain);
-	p = connect_peer(0);
-	other = connect_peer(1);
+	other = connect_peer(2);
 	/* the CRC of all batches is checked */
-	ask(p, sql);
-	wait_for(p->ended && p->written == p->pushed);
-	assert_int_equal(p->error, 0);
+	for (i = 0; i < 2; i++) {
+		p[i] = connect_peer(i);
+		ask(p[i], sql[i]);
+		wait_for(p[i]->ended && p[i]->written == p[i]->pushed);
+		assert_int_equal(p[i]->error, 0);
+		p[i]->bytes = 0;
+	}
 	snprintf(file, sizeof(file), "%s/lyso_1_images.arrow", dir);
 	assert_int_equal(truncate(file, 8192), 0);
-	ask(p, sql);
-	wait_for(p->ended);
-	assert_int_equal(p->error, EIO);
-	assert_non_null(strstr(p->text, "lyso_1_images.arrow: it was truncated"));
-	/* no body of zeros: what came before the error is of the file */
-	assert_int_equal(p->bytes, 0);
-	assert_int_equal(scan_server_get_counters(server)->work.failed, 1);
+	for (i = 0; i < 2; i++) {
+		ask(p[i], sql[i]);
+		wait_for(p[i]->ended);
+		assert_int_equal(p[i]->error, EIO);
+		assert_non_null(strstr(p[i]->text, "lyso_1_images.arrow: it was truncated"));
+		/* no body of zeros: what came before the error is of the file */
+		assert_int_equal(p[i]->bytes, 0);
+	}
+	assert_int_equal(scan_server_get_counters(server)->work.failed, 2);
 	ask(other, "SELECT count(*) FROM lyso_1.frames");
 	wait_for(other->ended);
 	assert_int_equal(other->error, 0);
