@@ -37,6 +37,13 @@ def restart(chain, journal):
     return chain.start_recv(50), chain.start_store()
 
 
+def stop(store, receiver):
+    """The store first: net_memif may crash in a program whose peer ends."""
+    store.send_signal(signal.SIGTERM)
+    end(store, 'braggline-store')
+    kill(receiver)
+
+
 def check_refused(chain, journal, reason, *says):
     """The receiver with its genuine journal is refused, and keeps its batches."""
     before = stored(chain.stored)
@@ -45,9 +52,7 @@ def check_refused(chain, journal, reason, *says):
          f'closing the connection: {reason}' in log_of(chain, 'recv'))
     for name, text in says:
         want(text in log_of(chain, name), text, 'is not in the log:\n', log_of(chain, name))
-    kill(receiver)
-    store.send_signal(signal.SIGTERM)
-    end(store, 'braggline-store')
+    stop(store, receiver)
     now = stored(chain.stored)
     for key, numbers in before.items():
         want(now.get(key) == numbers, 'stored batches were changed', key)
@@ -68,9 +73,7 @@ def main():
             receiver = chain.start_recv()
             store = chain.start_store()
             wait('forged batches in the store', lambda: not any(k[0] == key[0] for k in held(chain.ring)))
-            kill(receiver)
-            store.send_signal(signal.SIGTERM)
-            end(store, 'braggline-store')
+            stop(store, receiver)
             check_refused(chain, journal, 'differs', ('store', f'incarnation {key[0]:016x}'),
                           ('store', 'has other bytes than the stored one'),
                           ('recv', 'and other bytes'))
