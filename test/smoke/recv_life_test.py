@@ -364,15 +364,24 @@ def preload(where, name):
 
 
 def removed(where, words, device):
-    """Run the receiver, and report the removal of a device when the run has begun."""
+    """Run the receiver, and report the removal of a device when a frame has been kept. @return its output"""
+    words = [w for w in words if w != '--quiet'] + ['--progress', '0.05']
     environment = {**preload(where, 'removed_device'), 'REMOVED_DEVICE': device,
-                   'REMOVED_FILE': f'{where}/out/run_calibration.bin'}
-    done = subprocess.run(words, check=False, timeout=60, text=True, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
-    want(done.returncode == 1, done.returncode, done.stdout)
-    want(ledger(where)['balanced'] == 1, done.stdout)
-    want('this is a bug' not in done.stdout, done.stdout)
-    return done.stdout
+                   'REMOVED_FILE': f'{where}/now'}
+    with open(f'{where}/log', 'w+', encoding='utf-8') as log:
+        process = background.start(words, stdout=log, stderr=subprocess.STDOUT, env=environment)
+
+        def text():
+            with open(f'{where}/log', encoding='utf-8') as f:
+                return f.read()
+        wait('a kept frame', lambda: re.search(r' [1-9][0-9]* kept', text()) or process.poll() is not None)
+        with open(f'{where}/now', 'x', encoding='ascii'):
+            pass
+        status = process.wait(60)
+    want(status == 1, status, text())
+    want(ledger(where)['balanced'] == 1, text())
+    want('this is a bug' not in text(), text())
+    return text()
 
 
 @case
