@@ -409,6 +409,23 @@ rig_hold_pieces(unsigned int table, unsigned int k)
 	return journal_commit(rig.journal, &b);
 }
 
+/*
+ * @return offset of a part of `bytes` in a slot: across the boundary of two registrations if there
+ * is one at a distance of `bytes` from both ends of the slot, else anywhere
+ */
+static uint32_t
+offset_in(const uint8_t *slot, uint64_t slot_bytes, uint32_t bytes)
+{
+	uint64_t to_next, journal_bytes;
+	void *journal;
+
+	journal_memory(rig.journal, &journal, &journal_bytes);
+	to_next = rig.region - (uint64_t)(slot - (uint8_t *)journal) % rig.region;
+	if (to_next >= bytes && to_next + bytes <= slot_bytes)
+		return to_next - bytes / 2;
+	return sample_random(&rig.sample.sample) % (slot_bytes / 2);
+}
+
 uint32_t
 rig_hold_parts(unsigned int table, unsigned int k, unsigned int nb)
 {
@@ -419,7 +436,7 @@ rig_hold_parts(unsigned int table, unsigned int k, unsigned int nb)
 	const uint8_t *body = from->body;
 	uint64_t slot_bytes;
 	uint32_t slots, i;
-	uint8_t *area = journal_area(rig.journal, &slot_bytes, &slots), *room;
+	uint8_t *area = journal_area(rig.journal, &slot_bytes, &slots), *slot, *room;
 
 	assert_true(most > 2 && most < slot_bytes / 2);
 	for (i = 0; i < nb; i++) {
@@ -428,10 +445,11 @@ rig_hold_parts(unsigned int table, unsigned int k, unsigned int nb)
 		*to = (struct journal_reference){
 			.slot = journal_slot_take(rig.journal),
 			.bytes = (1 + sample_random(&rig.sample.sample) % (most - 1)) | 1,
-			.offset = sample_random(&rig.sample.sample) % (slot_bytes / 2),
 		};
 		assert_int_not_equal(to->slot, JOURNAL_NO_SLOT);
-		memcpy(area + to->slot * slot_bytes + to->offset, body, to->bytes);
+		slot = area + to->slot * slot_bytes;
+		to->offset = offset_in(slot, slot_bytes, to->bytes);
+		memcpy(slot + to->offset, body, to->bytes);
 		body += to->bytes;
 	}
 	b.rest_bytes = from->body + b.body_bytes - body;
