@@ -13,6 +13,7 @@
 
 #include "egress/egress.h"
 #include "port/gang_memory.h"
+#include "rdma/rdma.h"
 #include "settings.h"
 #include "whole_number.h"
 #include "xfer/msg.h"
@@ -151,6 +152,24 @@ egress_stores_parse(
 		print_address(&s->at[s->nb++]);
 	}
 	return check_stores(s, message);
+}
+
+int
+egress_stores_check(
+	const struct store_set *stores, const struct rdma_dev *dev, char message[PATH_MAX])
+{
+	char why[RDMA_ROUTE_TEXT];
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < stores->nb; i++) {
+		ret = rdma_dev_route_check(dev, (const struct sockaddr *)&stores->at[i].to, why);
+		if (ret < 0) {
+			snprintf(message, PATH_MAX, "store %s: %s", stores->at[i].name, why);
+			return ret;
+		}
+	}
+	return 0;
 }
 
 uint64_t

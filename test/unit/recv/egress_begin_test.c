@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "egress/egress.c"
+#include "egress/egress_private.h"
 
 #include "egress_rig.h"
 
@@ -71,14 +71,14 @@ late_batches(void **state)
 	(void)egress_poll(e);
 	assert_int_equal(pthread_create(&client, NULL, begin_second, &ret), 0);
 	wait_for_command();
-	egress_count_released(e, 0, false);
+	egress_stats_released(e, 0, false);
 	egress_stats_get(e, ARROW_IMAGES, &stats);
 	assert_int_equal(stats.put, 2);
 	assert_int_equal(stats.durable, 1);
 	(void)egress_poll(e);
 	assert_int_equal(pthread_join(client, NULL), 0);
 	assert_int_equal(ret, 0);
-	egress_count_released(e, 1, false);
+	egress_stats_released(e, 1, false);
 	egress_stats_get(e, ARROW_IMAGES, &stats);
 	assert_int_equal(stats.put, 0);
 	assert_int_equal(stats.put_rows, 0);
