@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Damage of the journal: damaged batches are saved in a file and then dropped. Corrected records are
- * logged.
+ * Damage of the journal: damaged batches are saved in a file and then dropped, and records that
+ * were corrected are logged.
  */
 
 #include <errno.h>
