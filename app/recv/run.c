@@ -687,11 +687,11 @@ journal_was_damaged(struct run *r)
 		return false;
 	egress_stats_get(stores, ARROW_IMAGES, &images);
 	egress_stats_get(stores, ARROW_FRAMES, &frames);
-	if (images.damaged + frames.damaged > 0)
+	if (images.outcome.damaged + frames.outcome.damaged > 0)
 		complain(r, 0,
 			"run %s: %" PRIu64 " kept frames and %" PRIu64 " rows were damaged in the "
 			"journal, and are not in a store; see above",
-			r->settings.run, images.damaged_rows, frames.damaged_rows);
+			r->settings.run, images.outcome.damaged_rows, frames.outcome.damaged_rows);
 	else if (r->ledger.resumed.version != 0 && egress_before_was_damaged(stores))
 		complain(r, 0,
 			"run %s: the journal that an earlier receiver of this run left was "

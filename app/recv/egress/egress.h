@@ -101,23 +101,33 @@ struct egress_settings {
 	const char *directory; /**< for quarantine files: [output] directory; NULL: `.` */
 };
 
-/** Statistics of one table. */
-struct egress_stats {
-	uint64_t put;	   /**< batches that entered the journal */
-	uint64_t put_rows; /**< rows of these batches */
-	uint64_t durable;  /**< batches that are durable */
-	uint64_t rows;	   /**< rows of these batches */
-	uint64_t bytes;
+/** What the writer counts of one table. */
+struct egress_put_stats {
+	uint64_t batches; /**< batches that entered the journal */
+	uint64_t rows;	  /**< rows of these batches */
+	uint64_t bytes;	  /**< metadata and bodies of these batches */
 	uint64_t refused; /**< batches refused because the journal or the ring was full */
 	uint64_t refused_rows;
 	uint64_t oversize; /**< batches larger than any space in the journal */
 	uint64_t oversize_rows;
+};
+
+/** What the lcore counts of one table: what became of the batches in the journal. */
+struct egress_outcome_stats {
+	uint64_t durable; /**< batches that are durable at a store */
+	uint64_t durable_rows;
 	uint64_t spilled; /**< batches in local files, permanently */
 	uint64_t spilled_rows;
 	uint64_t damaged; /**< batches that were found damaged in the journal and taken out of it */
 	uint64_t damaged_rows;
 	/** from the first packet of the last frame until durable */
 	struct histogram latency;
+};
+
+/** Statistics of one table. At no time do more batches have an outcome than were put. */
+struct egress_stats {
+	struct egress_put_stats put;
+	struct egress_outcome_stats outcome;
 };
 
 /** State of a configured store, over all runs. */

@@ -142,7 +142,8 @@ log_wait(const struct egress *e, uint64_t ms, bool ending)
 
 	for (i = 0; i < XFER_TABLES; i++) {
 		egress_stats_get(e, i, &s);
-		batches += s.put - s.durable - s.spilled - s.damaged;
+		batches +=
+			s.put.batches - s.outcome.durable - s.outcome.spilled - s.outcome.damaged;
 	}
 	LOG(NOTICE,
 		"waiting up to %" PRIu64 " s ([egress] end_ms) for stores to take %" PRIu64
@@ -164,7 +165,7 @@ wait_for_stores(struct egress *e)
 	bool waits = false;
 
 	for (i = 0; i < XFER_TABLES; i++)
-		end.batches[i] = e->put[i].put;
+		end.batches[i] = e->put[i].batches;
 	(void)run_command(e, &end);
 	while (run_command(e, &is_over) == 0) {
 		const uint64_t now = xfer_qp_clock();

@@ -72,7 +72,7 @@ static void
 drop_damaged(struct egress *e)
 {
 	struct damaged_batches damaged;
-	struct egress_outcome_counters *s;
+	struct egress_outcome_stats *s;
 	unsigned int i;
 
 	damaged_batches_drop(e->journal, &e->damaged_list, &e->kept.saved, &damaged);

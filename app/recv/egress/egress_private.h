@@ -71,21 +71,6 @@ struct egress_run {
 	struct store_client *client[STORE_SET];
 };
 
-/** What the writer counts of a table: see struct egress_stats. */
-struct egress_put_counters {
-	uint64_t put, put_rows, bytes;
-	uint64_t refused, refused_rows;
-	uint64_t oversize, oversize_rows;
-};
-
-/** What the lcore counts of a table: see struct egress_stats. */
-struct egress_outcome_counters {
-	uint64_t durable, rows;
-	uint64_t spilled, spilled_rows;
-	uint64_t damaged, damaged_rows;
-	struct histogram latency;
-};
-
 struct egress {
 	struct egress_settings settings;
 	uint64_t receiver_id;
@@ -134,7 +119,7 @@ struct egress {
 	bool lost_device;   /**< atomic: it was removed or has failed */
 	struct mailbox mailbox;
 	struct egress_command command;
-	struct egress_outcome_counters outcome[XFER_TABLES];
+	struct egress_outcome_stats outcome[XFER_TABLES];
 	/** The writer enqueues, the lcore dequeues. Elements are struct filled. */
 	struct rte_ring *filled;
 	/** The members from here on belong to the writer. The lcore polls those above: they must be
@@ -144,7 +129,7 @@ struct egress {
 	uint64_t body_max[XFER_TABLES];
 	uint32_t modules;		/**< modules of a row */
 	uint64_t tally[LEDGER_COLUMNS]; /**< counts of rows refused since the last batch */
-	struct egress_put_counters put[XFER_TABLES];
+	struct egress_put_stats put[XFER_TABLES];
 };
 
 /** The directory of quarantine files. Any thread. */

@@ -188,7 +188,7 @@ wait_for_ring(struct egress *e)
 static void
 refuse(struct egress *e, const struct batch *b)
 {
-	struct egress_put_counters *s = &e->put[b->table];
+	struct egress_put_stats *s = &e->put[b->table];
 
 	counter_add(&s->refused, 1);
 	counter_add(&s->refused_rows, b->rows);
@@ -240,7 +240,7 @@ drop(struct egress *e, const struct batch *b, int error)
 int
 egress_put(struct egress *e, const struct batch *b)
 {
-	struct egress_put_counters *s = &e->put[b->table];
+	struct egress_put_stats *s = &e->put[b->table];
 	uint8_t *room = e->room;
 	const bool open = room != NULL;
 
@@ -266,8 +266,8 @@ egress_put(struct egress *e, const struct batch *b)
 		return drop(e, b, -ENOSPC);
 	}
 	/* Count first: at no time may more batches be durable than were put. */
-	counter_add(&s->put, 1);
-	counter_add(&s->put_rows, b->rows);
+	counter_add(&s->batches, 1);
+	counter_add(&s->rows, b->rows);
 	counter_add(&s->bytes, b->metadata_size + b->body_length);
 	hand_over(e, room, open, b);
 	return 0;

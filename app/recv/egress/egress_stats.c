@@ -18,7 +18,7 @@ void
 egress_stats_released(struct egress *e, uint32_t batch, bool spilled)
 {
 	const struct egress_batch *k = &e->counted[batch];
-	struct egress_outcome_counters *s = &e->outcome[k->table];
+	struct egress_outcome_stats *s = &e->outcome[k->table];
 	int64_t now;
 
 	if (k->kept_at != 0)
@@ -32,7 +32,7 @@ egress_stats_released(struct egress *e, uint32_t batch, bool spilled)
 		return;
 	}
 	counter_add(&s->durable, 1);
-	counter_add(&s->rows, k->rows);
+	counter_add(&s->durable_rows, k->rows);
 	if (e->clock == NULL || k->received == 0)
 		return;
 	now = e->clock(e->clock_arg);
@@ -153,23 +153,7 @@ egress_view_get(struct egress *e, struct egress_view *view)
 void
 egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_stats *to)
 {
-	const struct egress_put_counters *put = &e->put[table];
-	const struct egress_outcome_counters *outcome = &e->outcome[table];
-
-	*to = (struct egress_stats){
-		.put = counter_get(&put->put),
-		.put_rows = counter_get(&put->put_rows),
-		.durable = counter_get(&outcome->durable),
-		.rows = counter_get(&outcome->rows),
-		.bytes = counter_get(&put->bytes),
-		.refused = counter_get(&put->refused),
-		.refused_rows = counter_get(&put->refused_rows),
-		.oversize = counter_get(&put->oversize),
-		.oversize_rows = counter_get(&put->oversize_rows),
-		.spilled = counter_get(&outcome->spilled),
-		.spilled_rows = counter_get(&outcome->spilled_rows),
-		.damaged = counter_get(&outcome->damaged),
-		.damaged_rows = counter_get(&outcome->damaged_rows),
-	};
-	counters_get(&to->latency, &outcome->latency, sizeof(to->latency));
+	/* first: every batch that has an outcome by now was counted by the writer before */
+	counters_get(&to->outcome, &e->outcome[table], sizeof(to->outcome));
+	counters_get(&to->put, &e->put[table], sizeof(to->put));
 }

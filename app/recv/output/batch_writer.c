@@ -614,26 +614,30 @@ get_table_stats(const struct batch_writer *w, enum arrow_table table, struct run
 	struct batch_writer_stats *sum)
 {
 	struct egress_stats e;
+	const struct egress_put_stats *put = &e.put;
+	const struct egress_outcome_stats *outcome = &e.outcome;
 
 	if (w->run != NULL) {
 		run_files_stats_get(w->run, table, to);
 		return;
 	}
 	egress_stats_get(w->config.egress, table, &e);
-	sum->held = e.put_rows - e.rows - e.spilled_rows - e.damaged_rows;
-	sum->spilled = e.spilled_rows;
-	sum->held_batches[table] = e.put - e.durable - e.spilled - e.damaged;
-	sum->spilled_batches[table] = e.spilled;
-	sum->unretained = e.refused_rows;
+	sum->held =
+		put->rows - outcome->durable_rows - outcome->spilled_rows - outcome->damaged_rows;
+	sum->spilled = outcome->spilled_rows;
+	sum->held_batches[table] =
+		put->batches - outcome->durable - outcome->spilled - outcome->damaged;
+	sum->spilled_batches[table] = outcome->spilled;
+	sum->unretained = put->refused_rows;
 	*to = (struct run_files_stats){
-		.rows = e.rows,
-		.batches = e.durable,
-		.bytes = e.bytes,
-		.unwritten = e.refused_rows + e.oversize_rows + e.damaged_rows,
-		.unwritten_full = e.refused_rows,
-		.unwritten_error = e.oversize_rows + e.damaged_rows,
+		.rows = outcome->durable_rows,
+		.batches = outcome->durable,
+		.bytes = put->bytes,
+		.unwritten = put->refused_rows + put->oversize_rows + outcome->damaged_rows,
+		.unwritten_full = put->refused_rows,
+		.unwritten_error = put->oversize_rows + outcome->damaged_rows,
 	};
-	to->latency = e.latency;
+	to->latency = outcome->latency;
 }
 
 void

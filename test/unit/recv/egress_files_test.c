@@ -281,14 +281,14 @@ test_damaged(void **state)
 	put(e, 2);
 	poll_until_attempt(e);
 	egress_stats_get(e, ARROW_IMAGES, &stats);
-	assert_int_equal(stats.damaged, 0);
-	assert_int_equal(stats.put, 3);
+	assert_int_equal(stats.outcome.damaged, 0);
+	assert_int_equal(stats.put.batches, 3);
 	go_on();
 	while (journal_is_damaged(open_journal))
 		(void)egress_poll(e);
 	egress_stats_get(e, ARROW_IMAGES, &stats);
-	assert_int_equal(stats.damaged, 1);
-	assert_int_equal(stats.damaged_rows, s.batch[ARROW_FRAMES][0].batch.rows);
+	assert_int_equal(stats.outcome.damaged, 1);
+	assert_int_equal(stats.outcome.damaged_rows, s.batch[ARROW_FRAMES][0].batch.rows);
 	ahead_ms += 1000;
 	(void)egress_poll(e);
 	egress_view_get(e, &view);

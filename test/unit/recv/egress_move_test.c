@@ -182,8 +182,8 @@ test_damaged_in_the_journal(void **state)
 	assert_false(egress_before_was_damaged(e));
 	assert_int_equal(unlink(path), 0);
 	egress_stats_get(e, ARROW_IMAGES, &n);
-	assert_int_equal(n.damaged, 1);
-	assert_int_equal(n.damaged_rows, b.rows);
+	assert_int_equal(n.outcome.damaged, 1);
+	assert_int_equal(n.outcome.damaged_rows, b.rows);
 	for (i = journal_next(store[0].journal, 0); i != UINT32_MAX;
 		i = journal_next(store[0].journal, i + 1))
 		journal_release(store[0].journal, i);

@@ -62,8 +62,8 @@ test_stall(void **state)
 	do {
 		(void)put_or_refuse(e, k++);
 		egress_stats_get(e, ARROW_IMAGES, &stats);
-	} while (stats.refused == 0);
-	assert_int_equal(stats.put, k - 1);
+	} while (stats.put.refused == 0);
+	assert_int_equal(stats.put.batches, k - 1);
 	/* what the ring took is in the journal as soon as the lcore polls again */
 	egress_rest(e);
 	egress_wait(e);

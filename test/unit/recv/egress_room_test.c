@@ -341,20 +341,21 @@ test_rounds(void **state)
 	assert_int_equal(egress_end(e), -ETIMEDOUT);
 	egress_stats_get(e, ARROW_IMAGES, &images);
 	egress_stats_get(e, ARROW_FRAMES, &rows);
-	assert_int_equal(images.put, w->put[ARROW_IMAGES]);
-	assert_int_equal(rows.put, w->put[ARROW_FRAMES]);
-	assert_true(images.spilled + rows.spilled > 0);
+	assert_int_equal(images.put.batches, w->put[ARROW_IMAGES]);
+	assert_int_equal(rows.put.batches, w->put[ARROW_FRAMES]);
+	assert_true(images.outcome.spilled + rows.outcome.spilled > 0);
 	egress_view_get(e, &view);
 	egress_destroy(e);
 	held = look(false, put);
 	spilled = count_spilled();
 	printf("%llu batches put, %llu rooms, %llu spilled, %llu held\n",
-		(unsigned long long)(images.put + rows.put), (unsigned long long)w->rooms,
-		(unsigned long long)spilled, (unsigned long long)held);
+		(unsigned long long)(images.put.batches + rows.put.batches),
+		(unsigned long long)w->rooms, (unsigned long long)spilled,
+		(unsigned long long)held);
 	/* most batches were built in the journal; others while it had no room for the largest */
 	assert_true(w->rooms > ROUNDS);
 	assert_true(nb_slots == 0 || w->references > nb_slots);
-	assert_true(held + spilled >= images.put + rows.put);
+	assert_true(held + spilled >= images.put.batches + rows.put.batches);
 	alarm(0);
 }
 
@@ -385,15 +386,15 @@ test_full(void **state)
 	assert_int_equal(egress_end(e), -ETIMEDOUT);
 	egress_stats_get(e, ARROW_IMAGES, &images);
 	egress_stats_get(e, ARROW_FRAMES, &rows);
-	assert_int_equal(images.refused + rows.refused, w->refused);
+	assert_int_equal(images.put.refused + rows.put.refused, w->refused);
 	/* slots ran short; those that no batch in the journal has are free */
 	assert_true(nb_slots == 0 || w->no_slot > 0);
 	for (nb_free = 0; egress_slot_take(e) != JOURNAL_NO_SLOT; nb_free++)
 		;
 	egress_destroy(e);
-	assert_int_equal(look(true, put), images.put + rows.put);
+	assert_int_equal(look(true, put), images.put.batches + rows.put.batches);
 	assert_int_equal(left.slots_held + nb_free, left.slots);
-	assert_true(put[ARROW_IMAGES] >= images.put);
+	assert_true(put[ARROW_IMAGES] >= images.put.batches);
 	alarm(0);
 }
 
