@@ -449,30 +449,6 @@ begin_idle_time(struct run *r)
 		r->idle_from[i] = counter_get(&r->pipeline->rx[i]->frx->listened);
 }
 
-/** Check that the files of an armed run exist, or the directory if its batches go to stores. */
-static int
-check_place(struct run *r)
-{
-	char path[PATH_MAX] = "";
-	int error = 0;
-
-	begin_waiting(r);
-	for (int i = 0; i < ARROW_TABLES && error == 0; i++) {
-		rte_strscpy(path,
-			r->pipeline->stores != NULL ? r->settings.directory
-						    : batch_writer_path(r->writer, i),
-			sizeof(path));
-		error = access(path, F_OK) == 0 ? 0 : errno;
-	}
-	end_waiting(r);
-	if (error == 0)
-		return 0;
-	return complain(r, -error,
-		"%s: %s; it was removed or renamed after run %s was armed; stop the run and start "
-		"it again",
-		path, strerror(error), r->settings.run);
-}
-
 /** Return the number of times that the detector has ended its multicast streams. */
 static uint64_t
 count_stream_ends(const struct run *r)
@@ -972,6 +948,40 @@ arm(struct run *r)
 	return 0;
 }
 
+/**
+ * Do what may wait for a disk at the start of an armed run: check that its files exist, or the
+ * directory if its batches go to stores, and write the ledger of a receiver that was killed.
+ */
+static int
+prepare_start(struct run *r)
+{
+	char path[PATH_MAX] = "";
+	int error = 0;
+
+	/* meanwhile a stop ends the arming */
+	enter(r, RUN_ARMING);
+	begin_waiting(r);
+	for (int i = 0; i < ARROW_TABLES && error == 0; i++) {
+		rte_strscpy(path,
+			r->pipeline->stores != NULL ? r->settings.directory
+						    : batch_writer_path(r->writer, i),
+			sizeof(path));
+		error = access(path, F_OK) == 0 ? 0 : errno;
+	}
+	if (error == 0)
+		run_ledger_prepare(&r->ledger);
+	end_waiting(r);
+	if (is_given_up())
+		return disarm(r);
+	enter(r, RUN_ARMED);
+	if (error == 0)
+		return 0;
+	return complain(r, -error,
+		"%s: %s; it was removed or renamed after run %s was armed; stop the run and start "
+		"it again",
+		path, strerror(error), r->settings.run);
+}
+
 static int
 start(struct run *r)
 {
@@ -982,7 +992,9 @@ start(struct run *r)
 	if (r->state == RUN_RUNNING || r->state == RUN_STOPPING)
 		return complain(r, -EBUSY, "a run is %s%s", run_state_names[r->state],
 			what_to_do(r->state));
-	ret = r->state != RUN_ARMED ? arm(r) : check_place(r);
+	ret = r->state != RUN_ARMED ? arm(r) : 0;
+	if (ret == 0)
+		ret = prepare_start(r);
 	if (ret != 0)
 		return ret;
 	r->activity = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <assert.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -115,29 +116,62 @@ write_of_dead(const struct ledger_kept *dead, const struct ledger *l)
 		LOG(NOTICE, "wrote the ledger of the killed receiver, %s\n", path);
 }
 
+/**
+ * Read the ledger of a receiver that died in a run.
+ * @param l     out: its final ledger
+ * @param same  out: the current run continues that run
+ * @return false: there is none, or a run of this process has taken it over
+ */
+static bool
+read_dead(const struct run_ledger *a, struct ledger_kept *dead, struct ledger *l, bool *same)
+{
+	uint64_t held;
+
+	if (a->pipeline->stores == NULL || a->asked ||
+		!egress_ledger_before(a->pipeline->stores, dead, &held))
+		return false;
+	*same = dead->run == a->settings->run_id && strcmp(dead->name, a->settings->run) == 0;
+	ledger_of_dead(l, dead, held, *same);
+	return true;
+}
+
+void
+run_ledger_prepare(struct run_ledger *a)
+{
+	char directory[PATH_MAX];
+	struct ledger_kept dead;
+	struct ledger l;
+	bool same;
+
+	if (a->pipeline->stores == NULL)
+		return;
+	/* absolute, because the next process may start in another directory */
+	if (realpath(a->settings->directory, directory) == NULL ||
+		rte_strscpy(a->directory, directory, sizeof(a->directory)) < 0)
+		a->directory[0] = '\0';
+	if (!read_dead(a, &dead, &l, &same))
+		return;
+	LOG(NOTICE,
+		"the previous receiver was killed in run %s (%016" PRIx64 "); last frame "
+		"seen %" PRIu64 ", journal has frames up to %" PRIu64 "\n",
+		dead.name, dead.run, dead.last_frame, dead.retained_frame);
+	write_of_dead(&dead, &l);
+}
+
 void
 run_ledger_resume(struct run_ledger *a)
 {
 	struct ledger_kept *dead = &a->resumed;
 	struct ledger l;
-	uint64_t held;
 	bool same;
 
 	memset(a->earlier, 0, sizeof(a->earlier));
 	a->receivers = 0;
-	if (a->pipeline->stores == NULL || a->asked ||
-		!egress_ledger_before(a->pipeline->stores, dead, &held)) {
+	if (!read_dead(a, dead, &l, &same)) {
 		dead->version = 0;
 		return;
 	}
 	a->asked = true;
-	LOG(NOTICE,
-		"the previous receiver was killed in run %s (%016" PRIx64 "); last frame "
-		"seen %" PRIu64 ", journal has frames up to %" PRIu64 "\n",
-		dead->name, dead->run, dead->last_frame, dead->retained_frame);
-	same = dead->run == a->settings->run_id && strcmp(dead->name, a->settings->run) == 0;
-	ledger_of_dead(&l, dead, held, same);
-	write_of_dead(dead, &l);
 	if (!same) {
 		dead->version = 0;
 		return;
@@ -176,7 +210,6 @@ run_ledger_keep(struct run_ledger *a, const struct batch_writer *writer, bool ru
 		.stride = a->settings->frames.stride,
 	};
 	struct builder_stats stats;
-	char directory[PATH_MAX];
 	struct ledger l;
 
 	if (a->pipeline->stores == NULL)
@@ -184,10 +217,8 @@ run_ledger_keep(struct run_ledger *a, const struct batch_writer *writer, bool ru
 	kept.receivers = a->receivers;
 	memcpy(kept.earlier, a->earlier, sizeof(kept.earlier));
 	snprintf(kept.name, sizeof(kept.name), "%s", a->settings->run);
-	/* absolute, because the next process may start in another directory */
-	if (realpath(a->settings->directory, directory) == NULL ||
-		rte_strscpy(kept.directory, directory, sizeof(kept.directory)) < 0)
-		kept.directory[0] = '\0';
+	static_assert(sizeof(kept.directory) == sizeof(a->directory), "a copy");
+	memcpy(kept.directory, a->directory, sizeof(kept.directory));
 	kept.written = utc_ns();
 	run_ledger_read(a, writer, &l);
 	ledger_keep(&l, &kept);

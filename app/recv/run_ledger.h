@@ -5,7 +5,7 @@
  * the kept ledger, so that it can report the losses of the time in between. Used only if batches go
  * to stores.
  *
- * The caller holds the run's lock.
+ * The caller holds the run's lock, except where noted.
  */
 #ifndef RUN_LEDGER_H
 #define RUN_LEDGER_H
@@ -27,7 +27,9 @@ struct run_ledger {
 	struct ledger before;		 /**< counters at the start of the run */
 	/** kept ledger of a receiver that died in this run; version 0: none */
 	struct ledger_kept resumed;
-	bool asked;	    /**< the ledger above has been requested; do not request it again */
+	bool asked; /**< the ledger above has been requested; do not request it again */
+	/** absolute path of the current run's directory; "": too long for the kept ledger */
+	char directory[sizeof(((struct ledger_kept *)0)->directory)];
 	uint64_t receivers; /**< receivers that died in this run and had received frames */
 	uint64_t earlier[LEDGER_COLUMNS]; /**< sum of the ledgers of these receivers */
 	uint64_t keep_at;		  /**< TSC of the next time that the ledger is saved */
@@ -65,9 +67,15 @@ void run_ledger_read(
 	const struct run_ledger *a, const struct batch_writer *writer, struct ledger *l);
 
 /**
- * At the start of a run, check whether the previous receiver process died during a run, this one or
- * another one. If so, write the ledger of that process into the directory of its run. This is done
- * once per process.
+ * Before the start of a run, do what may wait for a disk: resolve the directory, and, if the
+ * previous receiver process died during a run, write its ledger into the directory of that run. No
+ * other thread uses the structure meanwhile. The caller does not hold the lock.
+ */
+void run_ledger_prepare(struct run_ledger *a);
+
+/**
+ * At the start of a run, continue the ledger of the previous receiver process if it died during
+ * this run. Only the first run of a process can continue one.
  */
 void run_ledger_resume(struct run_ledger *a);
 

@@ -69,6 +69,59 @@ __wrap_batch_writer_stop(struct batch_writer *w, bool drain)
 	return __real_batch_writer_stop(w, drain);
 }
 
+static struct ledger_kept dead; /**< ledger that a killed receiver left; version 0: none */
+static uint32_t resolved;	/**< calls of realpath() */
+static uint32_t ledgers_of_dead;
+
+char *__real_realpath(const char *name, char *resolved_name);
+char *__wrap_realpath(const char *name, char *resolved_name);
+
+char *
+__wrap_realpath(const char *name, char *resolved_name)
+{
+	__atomic_fetch_add(&resolved, 1, __ATOMIC_RELAXED);
+	wait_for_disk(NULL);
+	return __real_realpath(name, resolved_name);
+}
+
+int __real_ledger_write(const struct ledger *l, const struct ledger_receiver *receiver,
+	const struct ledger_veto *vetoes, uint32_t nb_vetoes, const char *in, const char *name,
+	char file[PATH_MAX]);
+int __wrap_ledger_write(const struct ledger *l, const struct ledger_receiver *receiver,
+	const struct ledger_veto *vetoes, uint32_t nb_vetoes, const char *in, const char *name,
+	char file[PATH_MAX]);
+
+int
+__wrap_ledger_write(const struct ledger *l, const struct ledger_receiver *receiver,
+	const struct ledger_veto *vetoes, uint32_t nb_vetoes, const char *in, const char *name,
+	char file[PATH_MAX])
+{
+	ledgers_of_dead += receiver->died;
+	wait_for_disk(NULL);
+	return __real_ledger_write(l, receiver, vetoes, nb_vetoes, in, name, file);
+}
+
+bool __wrap_egress_ledger_before(const struct egress *e, struct ledger_kept *kept, uint64_t *held);
+
+bool
+__wrap_egress_ledger_before(const struct egress *e, struct ledger_kept *kept, uint64_t *held)
+{
+	*kept = dead;
+	*held = 0;
+	return dead.version != 0;
+}
+
+static struct ledger_kept last_kept; /**< the last ledger that was saved */
+
+bool __wrap_egress_keep_ledger(struct egress *e, const struct ledger_kept *saved);
+
+bool
+__wrap_egress_keep_ledger(struct egress *e, const struct ledger_kept *saved)
+{
+	last_kept = *saved;
+	return true;
+}
+
 /** Write the configuration file, with `more` at its end. */
 static void
 write_config(const char *more)
@@ -783,6 +836,80 @@ closed_while_arming(void **state)
 	assert_true(run_close_if_idle(r));
 }
 
+/** As begin_arming(), of an armed run with stores, until its start waits for the disk. */
+static void
+begin_slow_start(pthread_t *client, int *ret)
+{
+	p.stores = (struct egress *)&p;
+	__atomic_store_n(&resolved, 0, __ATOMIC_RELAXED);
+	begin_arming(client, ret);
+	for (int ms = 0; ms < 5000 && __atomic_load_n(&resolved, __ATOMIC_RELAXED) == 0; ms++)
+		usleep(1000);
+	assert_int_equal(__atomic_load_n(&resolved, __ATOMIC_RELAXED), 1);
+}
+
+/**
+ * The start of a run resolves its directory and writes the ledger of a killed receiver: the status
+ * can be read meanwhile, and a stop is answered. A running run does neither.
+ */
+static void
+looked_at_while_starting(void **state)
+{
+	struct run_status status;
+	pthread_t client;
+	char line[256];
+	int ret;
+
+	dead = (struct ledger_kept){.version = LEDGER_KEPT_VERSION,
+		.running = true,
+		.name = "killed",
+		.incarnation = 1,
+		.first_frame = 1,
+		.last_frame = 3,
+		.retained_frame = 3,
+		.next_sequence = LEDGER_NONE};
+	dead.retained[LEDGER_FRAMES] = 3;
+	rte_strscpy(dead.directory, directory, sizeof(dead.directory));
+	ledgers_of_dead = 0;
+	assert_int_equal(run_configure(r, "run.name=stopped_early"), 0);
+	assert_int_equal(run_arm(r), 0);
+	begin_slow_start(&client, &ret);
+	look_at_run("stopped_early");
+	assert_int_equal(run_stop(r), 0);
+	__atomic_store_n(&disk_waits, false, __ATOMIC_RELEASE);
+	assert_int_equal(pthread_join(client, NULL), 0);
+	assert_int_equal(ret, -ECANCELED);
+	run_get_status(r, &status);
+	assert_int_equal(status.state, RUN_IDLE);
+	assert_int_equal(status.runs, 0);
+
+	p.stores = NULL;
+	assert_int_equal(run_configure(r, "run.name=begins,run.first_frame=1"), 0);
+	assert_int_equal(run_arm(r), 0);
+	begin_slow_start(&client, &ret);
+	look_at_run("begins");
+	__atomic_store_n(&disk_waits, false, __ATOMIC_RELEASE);
+	assert_int_equal(pthread_join(client, NULL), 0);
+	assert_int_equal(ret, 0);
+	assert_int_equal(ledgers_of_dead, 2); /* into one file */
+	snprintf(line, sizeof(line), "%s/killed_ledger.2.ini", directory);
+	assert_int_equal(access(line, F_OK), -1);
+	for (uint32_t n = 0; n < 3; n++) {
+		memset(&last_kept, 0, sizeof(last_kept));
+		r->ledger.keep_at = 0;
+		run_tick(r);
+		assert_string_equal(last_kept.name, "begins");
+		assert_string_equal(last_kept.directory, directory);
+	}
+	assert_int_equal(resolved, 1);
+	dead.version = 0;
+	p.stores = NULL;
+	send_frames(1, 3);
+	stop_run();
+	run_get_status(r, &status);
+	assert_false(status.failed);
+}
+
 /* The end of a run waits for its files: the status can be read, and further commands answer. */
 static void
 looked_at_while_closing(void **state)
@@ -861,6 +988,7 @@ main(int argc, char **argv)
 		TEST(nothing_comes),
 		TEST(stopped_while_arming),
 		TEST(closed_while_arming),
+		TEST(looked_at_while_starting),
 		TEST(looked_at_while_closing),
 		TEST(stopped_process_is_not_idle),
 		TEST(order_times_out),
