@@ -536,7 +536,8 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	if (ret == -EINVAL)
 		status = EXIT_CONFIG;
 	if (ret != 0)
-		LOG(ERR, "cannot set up memory, ports and threads: %s\n", strerror(-ret));
+		LOG(ERR, "cannot set up memory, ports and threads: %s%s\n", strerror(-ret),
+			ret == -ENOMEM ? "; --check prints the memory that all parts require" : "");
 	else if (settings.nexus && (ret = nexus_start(&nexus, settings.directory)) < 0)
 		LOG(ERR, "[output] nexus: cannot start %s\n", nexus.program);
 	else if ((ret = telemetry_register(service.run)) == 0)

@@ -172,6 +172,12 @@ def short_memory_is_refused(where):
                        eal=('-m', '256')))
     want(done.returncode == 1, done.returncode, done.stdout)
     want(re.search(r'cannot allocate \d+ MiB|\d+ mbufs are required', done.stdout), done.stdout)
+    # payload buffers are one piece of memory
+    done = run(command(f'{where}/in.pcap', 'frames.slots=4096', 'port 0.payload=memory',
+                       eal=('-m', '256')))
+    want(done.returncode == 1, done.returncode, done.stdout)
+    want('--check prints the memory that all parts require' in done.stdout, done.stdout)
+    want('cannot create pool payload_0: Cannot allocate memory. ' in done.stdout, done.stdout)
 
 
 @case

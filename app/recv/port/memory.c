@@ -67,6 +67,7 @@ memory_host(struct memory *m, const char *what, size_t size)
 	address = rte_zmalloc_socket(what, size, RTE_PGSIZE_4K, m->socket);
 	if (address == NULL) {
 		log_short(m, what, size);
+		rte_errno = ENOMEM; /* rte_malloc leaves it as it was */
 		return NULL;
 	}
 	return keep(m, address, size, 0);

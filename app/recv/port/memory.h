@@ -44,11 +44,11 @@ void memory_init(struct memory *m, const struct placement *way, int socket);
 /**
  * Allocate zeroed host memory from the EAL heap. After memory_register() the GPU can access it at
  * the same address.
- * @return NULL if memory is short (logged)
+ * @return NULL if memory is short (logged; rte_errno is ENOMEM)
  */
 void *memory_host(struct memory *m, const char *what, size_t size);
 
-/** Allocate zeroed device memory. @return NULL if memory is short (logged) */
+/** Allocate zeroed device memory. @return NULL if memory is short (logged; rte_errno is set) */
 void *memory_device(struct memory *m, const char *what, size_t size);
 
 /**
