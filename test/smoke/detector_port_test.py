@@ -140,7 +140,7 @@ def mistakes_are_reported(where):
             (detector('net_null0', '--dark-every', '5', '--loop'), 2, 'multiple of the 5'),
             (detector('net_null0', '--fault', 'stall=3:1:2'), 1, 'stall of module 3'),
             (detector('net_null0,copy=0', '--modules', '32'), 1, 'more memory (-m)'),
-            (detector('net_null0', '--port', 'net_null7'), 1, 'port 0 is net_null0')):
+            (detector('net_null0', '--port', 'net_null7'), 1, "no Ethernet device 'net_null7'; EAL has net_null0. ")):
         done = run(command)
         want(done.returncode == status and text in done.stdout, command, done.returncode,
              done.stdout)

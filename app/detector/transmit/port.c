@@ -12,7 +12,7 @@
 #include <rte_ethdev.h>
 
 #include "wire/jungfrau_packets.h"
-#include "whole_number.h"
+#include "ethdev_find.h"
 
 #define TX_DESCRIPTORS 1024
 #define RX_DESCRIPTORS 64
@@ -40,24 +40,13 @@ failed(const char *name, const char *what, int error)
 static int
 find_port(const char *name, uint16_t *id)
 {
-	uint64_t number;
+	char names[ETHDEV_NAMES_SIZE];
 
-	if (rte_eth_dev_get_port_by_name(name, id) == 0)
+	if (ethdev_find(name, id) == 0)
 		return 0;
-	if (whole_number(name, 0, RTE_MAX_ETHPORTS - 1, &number) &&
-		rte_eth_dev_is_valid_port((uint16_t)number)) {
-		*id = (uint16_t)number;
-		return 0;
-	}
-	warnx("--port: found '%s', expected one of EAL's %u ports; create it with --vdev or "
-	      "allow it with -a",
-		name, rte_eth_dev_count_avail());
-	RTE_ETH_FOREACH_DEV(*id) {
-		char known[RTE_ETH_NAME_MAX_LEN];
-
-		if (rte_eth_dev_get_name_by_port(*id, known) == 0)
-			warnx("port %u is %s", *id, known);
-	}
+	warnx("--port: no Ethernet device '%s'; EAL has %s. Create it with --vdev or allow it with "
+	      "-a",
+		name, ethdev_names(names));
 	return -ENODEV;
 }
 

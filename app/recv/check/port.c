@@ -21,6 +21,7 @@
 #include "check/check.h"
 #include "check/memory.h"
 #include "check/port.h"
+#include "ethdev_find.h"
 #include "port/pools.h"
 #include "port/port.h"
 #include "port/steering.h"
@@ -101,7 +102,7 @@ check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 		return;
 	}
 	rte_strscpy(p->name, p->settings->device, sizeof(p->name));
-	if (port_find(p->name, &id) != 0 || rte_eth_dev_info_get(id, &info) != 0)
+	if (ethdev_find(p->name, &id) != 0 || rte_eth_dev_info_get(id, &info) != 0)
 		return;
 	p->present = true;
 	rte_eth_dev_get_name_by_port(id, p->name);
@@ -288,7 +289,7 @@ check_try_port(struct check_port *p, const struct settings *s)
 		try_rdma(p, s, 0);
 		return;
 	}
-	if (!p->present || port_find(p->settings->device, &id) != 0)
+	if (!p->present || ethdev_find(p->settings->device, &id) != 0)
 		return;
 	p->used = p->queues > p->max_queues ? 1 : p->queues;
 	rte_eth_dev_adjust_nb_rx_tx_desc(id, &ring, &none);
@@ -333,9 +334,11 @@ add(struct check *c, const struct check_port *p, enum check_verdict verdict, con
 static void
 check_device(struct check *c, const struct check_port *p)
 {
+	char names[ETHDEV_NAMES_SIZE];
+
 	if (!p->present) {
-		add(c, p, CHECK_FAIL, "device", "no Ethernet device '%s'; EAL has %u",
-			p->settings->device, rte_eth_dev_count_avail());
+		add(c, p, CHECK_FAIL, "device", "no Ethernet device '%s'; EAL has %s",
+			p->settings->device, ethdev_names(names));
 		check_fix(c,
 			"allow a NIC with -a (with the libraries of its driver installed), or "
 			"create a virtual device with --vdev; then set [port %u] device",

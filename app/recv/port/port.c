@@ -19,6 +19,7 @@
 
 #include <rdma.h>
 
+#include "ethdev_find.h"
 #include "log.h"
 #include "port/memory.h"
 #include "port/pools.h"
@@ -26,7 +27,6 @@
 #include "port/refused.h"
 #include "port/steering.h"
 #include "settings.h"
-#include "whole_number.h"
 
 LOG_REGISTER("port", "port");
 
@@ -35,19 +35,6 @@ LOG_REGISTER("port", "port");
 
 /** GPU page size; also the alignment of address and length that rte_extmem_register() needs. */
 #define EXTERNAL_PAGE 65536
-
-int
-port_find(const char *device, uint16_t *id)
-{
-	uint64_t number;
-
-	if (whole_number(device, 0, RTE_MAX_ETHPORTS - 1, &number) &&
-		rte_eth_dev_is_valid_port(number)) {
-		*id = number;
-		return 0;
-	}
-	return rte_eth_dev_get_port_by_name(device, id) == 0 ? 0 : -ENODEV;
-}
 
 bool
 port_can_split(uint16_t id, const struct rte_eth_dev_info *info)
@@ -86,7 +73,7 @@ port_replays(const struct port_settings *s)
 	struct rte_eth_dev_info info;
 	uint16_t id;
 
-	return port_find(s->device, &id) == 0 && rte_eth_dev_info_get(id, &info) == 0 &&
+	return ethdev_find(s->device, &id) == 0 && rte_eth_dev_info_get(id, &info) == 0 &&
 		port_is_replay(&info);
 }
 
@@ -147,18 +134,19 @@ failed_device(const char *device)
 static int
 find_device(struct port *p)
 {
+	char names[ETHDEV_NAMES_SIZE];
 	const char *failed;
 
-	if (port_find(p->settings->device, &p->id) != 0) {
+	if (ethdev_find(p->settings->device, &p->id) != 0) {
 		failed = failed_device(p->settings->device);
 		if (failed != NULL)
 			LOG(ERR, "no Ethernet device '%s': %s could not be created, see above\n",
 				p->settings->device, failed);
 		else
 			LOG(ERR,
-				"no Ethernet device '%s'; EAL has %u. Allow a NIC with -a, or "
+				"no Ethernet device '%s'; EAL has %s. Allow a NIC with -a, or "
 				"create a virtual device with --vdev\n",
-				p->settings->device, rte_eth_dev_count_avail());
+				p->settings->device, ethdev_names(names));
 		/* a NIC may be there at the next start */
 		return failed == NULL && is_virtual(p->settings->device) ? -EINVAL : -ENODEV;
 	}
@@ -209,7 +197,7 @@ port_reaches_gpu(
 	int ret;
 
 	rte_strscpy(name, s->device, sizeof(name));
-	if (port_find(s->device, &id) != 0) {
+	if (ethdev_find(s->device, &id) != 0) {
 		snprintf(why, size, "%s: no such port", name);
 		return -ENOTSUP;
 	}

@@ -65,12 +65,6 @@ struct port {
 	uint32_t nb_rules;
 };
 
-/**
- * Find the device with this EAL name or port number.
- * @return 0 or -ENODEV
- */
-int port_find(const char *device, uint16_t *id);
-
 /** Return true if the port is a device on a bus that does DMA. */
 bool port_is_real(const struct rte_eth_dev_info *info);
 

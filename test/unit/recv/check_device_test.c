@@ -391,7 +391,7 @@ test_missing_port(void **state)
 
 	p.present = false;
 	check_one_port(&s, &p);
-	want_item("port 0: device", CHECK_FAIL, "no Ethernet device '0000:01:00.0'");
+	want_item("port 0: device", CHECK_FAIL, "no Ethernet device '0000:01:00.0'; EAL has ");
 	want_item("port 0: pools", CHECK_OK, "29056 mbufs");
 	assert_int_equal(check.nb_rows, 2);
 	p = make_nic();

@@ -15,10 +15,12 @@
 #include <cmocka.h>
 
 #include <pcap/pcap.h>
+#include <rte_bus_vdev.h>
 #include <rte_eal.h>
 #include <rte_ethdev.h>
 #include <rte_log.h>
 
+#include "ethdev_find.h"
 #include "port/memory.h"
 #include "port/placement.h"
 #include "port/pools.h"
@@ -393,12 +395,47 @@ write_capture(void)
 	close(fd);
 }
 
+/* A port has a name or a number, and a message has the names of all ports, as far as they fit. */
+static void
+ports_are_named(void **state)
+{
+	static const char *const others[] = {"", "+0", " 0", "0x0", "99", "18446744073709551616"};
+	char names[ETHDEV_NAMES_SIZE], name[RTE_ETH_NAME_MAX_LEN], *end;
+	uint16_t id, number;
+	uint32_t n;
+
+	assert_int_equal(ethdev_find("net_null0", &id), 0);
+	snprintf(name, sizeof(name), "%u", id);
+	assert_int_equal(ethdev_find(name, &number), 0);
+	assert_int_equal(number, id);
+	for (n = 0; n < RTE_DIM(others); n++)
+		assert_int_equal(ethdev_find(others[n], &id), -ENODEV);
+	ethdev_names(names);
+	assert_non_null(strstr(names, "net_replay0, "));
+	assert_non_null(strstr(names, "net_null0"));
+	assert_null(strstr(names, "..."));
+	for (n = 0; n < 8; n++) {
+		snprintf(name, sizeof(name), "net_null_with_a_very_long_name_to_cut_%u", n);
+		assert_int_equal(rte_vdev_init(name, ""), 0);
+	}
+	ethdev_names(names);
+	end = strstr(names, ", ...");
+	assert_non_null(end);
+	assert_string_equal(end, ", ...");
+	assert_true(memcmp(end - strlen("cut_0"), "cut_", strlen("cut_")) == 0);
+	while (n-- > 0) {
+		snprintf(name, sizeof(name), "net_null_with_a_very_long_name_to_cut_%u", n);
+		assert_int_equal(rte_vdev_uninit(name), 0);
+	}
+}
+
 #define PORT(test) cmocka_unit_test_setup(test, begin)
 
 int
 main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		PORT(ports_are_named),
 		PORT(rules_are_refused),
 		PORT(queues_are_too_few),
 		PORT(a_replay_says_nothing),

@@ -8,6 +8,7 @@
 #include <rte_kvargs.h>
 #include <rte_string_fns.h>
 
+#include "ethdev_find.h"
 #include "port/device.h"
 #include "rdma_roce.h"
 
@@ -34,17 +35,12 @@ number(const char *key, const char *value, unsigned long least, unsigned long mo
 static int
 set_port(struct roce_dev *dev, const char *key, const char *value)
 {
-	char *end;
-	unsigned long n = strtoul(value, &end, 10);
+	char names[ETHDEV_NAMES_SIZE];
 
-	if (*value && !*end && n < RTE_MAX_ETHPORTS && rte_eth_dev_is_valid_port(n)) {
-		dev->port = n;
+	if (ethdev_find(value, &dev->port) == 0)
 		return 0;
-	}
-	if (rte_eth_dev_get_port_by_name(value, &dev->port) == 0)
-		return 0;
-	RDMA_LOG(ERR, "roce: %s=%s, expected number or name of one of %u ports", key, value,
-		rte_eth_dev_count_avail());
+	RDMA_LOG(ERR, "roce: %s=%s: no such port; expected number or name of one that EAL has: %s",
+		key, value, ethdev_names(names));
 	return -ENODEV;
 }
 
