@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "h5.h"
 #include "h5_driver.h"
 #include "image.h"
+#include "io/directory.h"
 #include "scan/record.h"
 
 void
@@ -422,7 +422,7 @@ data_file_check_others(struct export *e, bool remove)
 	d = opendir(dir);
 	if (d == NULL)
 		return fail(e, dir, strerror(errno), -errno);
-	while (ret == 0 && (entry = readdir(d)) != NULL) {
+	while (ret == 0 && (entry = directory_next(d)) != NULL) {
 		if (file_number(e, entry->d_name) <= export_files(e))
 			continue;
 		snprintf(path, sizeof(path), "%.3800s/%.255s", dir, entry->d_name);
@@ -431,6 +431,8 @@ data_file_check_others(struct export *e, bool remove)
 		else if (unlink(path) < 0 && errno != ENOENT)
 			ret = fail(e, path, strerror(errno), -errno);
 	}
+	if (ret == 0 && errno != 0)
+		ret = fail(e, dir, strerror(errno), -errno);
 	closedir(d);
 	return ret;
 }

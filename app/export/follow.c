@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <dirent.h>
 #include <errno.h>
 #include <linux/ioprio.h>
 #include <signal.h>
@@ -19,6 +18,7 @@
 #include "follow.h"
 #include "follow_run.h"
 #include "h5_driver.h"
+#include "io/directory.h"
 
 #define LIST_SECONDS  1
 #define RETRY_SECONDS 10 /* delay after an error, doubled after each further one */
@@ -128,56 +128,74 @@ choose_output(const struct follower *f, const char *dir, bool of_store, char out
 		snprintf(output, PATH_MAX, "%s", f->o->output_given ? f->o->output : dir);
 }
 
-/* Time of the last change of the HDF5 files in a directory; 0: there are none. */
-static time_t
-exported_at(const char *dir)
+/* Complains about a directory that cannot be opened or read. @return -EINVAL */
+static int
+fail_list(const char *dir)
+{
+	return export_complain("%s: %s", dir, strerror(errno));
+}
+
+/*
+ * Finds the time of the last change of the HDF5 files in a directory.
+ * @param newest  out; 0: there are none
+ * @return 0; -EINVAL: printed
+ */
+static int
+exported_at(const char *dir, time_t *newest)
 {
 	char path[PATH_MAX];
 	struct dirent *entry;
 	struct stat st;
-	time_t newest = 0;
 	DIR *d = opendir(dir);
+	int ret;
 
-	while (d != NULL && (entry = readdir(d)) != NULL) {
+	*newest = 0;
+	if (d == NULL)
+		return errno == ENOENT ? 0 : fail_list(dir);
+	while ((entry = directory_next(d)) != NULL) {
 		const size_t length = strlen(entry->d_name);
 
 		if (length < 3 || strcmp(entry->d_name + length - 3, ".h5") != 0 ||
 			snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >=
 				(int)sizeof(path))
 			continue;
-		if (stat(path, &st) == 0 && st.st_mtime > newest)
-			newest = st.st_mtime;
+		if (stat(path, &st) == 0 && st.st_mtime > *newest)
+			*newest = st.st_mtime;
 	}
-	if (d != NULL)
-		closedir(d);
-	return newest;
+	ret = errno == 0 ? 0 : fail_list(dir);
+	closedir(d);
+	return ret;
 }
 
 /*
- * Return true if a follower in the background exports files that existed when it started: files
- * that are being written, files that have changed since then, also by the parent process, and files
- * whose export did not end.
+ * Whether a follower in the background exports files that existed when it started: files that are
+ * being written, files that have changed since then, also by the parent process, and files whose
+ * export did not end.
+ * @return 1: yes; 0: no; -EINVAL: printed
  */
-static bool
+static int
 is_exported(const struct follower *f, const char *stem, const char *output)
 {
-	const time_t exported = exported_at(output);
 	char path[PATH_MAX];
+	time_t exported;
 	struct stat st;
+	const int ret = exported_at(output, &exported);
 
+	if (ret < 0)
+		return ret;
 	for (unsigned int t = 0; t < ARROW_TABLES; t++) {
 		snprintf(path, sizeof(path), "%.4000s_%s.arrow", stem, arrow_table_name(t));
 		if (stat(path, &st) == 0 &&
 			(st.st_mtime >= f->started || (exported > 0 && st.st_mtime >= exported)))
-			return true;
+			return 1;
 		strcat(path, ".part");
 		if (access(path, F_OK) == 0)
-			return true;
+			return 1;
 	}
-	return false;
+	return 0;
 }
 
-/* Adds the runs of a directory. @return 0; -ENOMEM */
+/* Adds the runs of a directory. @return 0; -ENOMEM; -EINVAL: printed */
 static int
 list_directory(struct follower *f, const char *dir)
 {
@@ -200,9 +218,9 @@ list_directory(struct follower *f, const char *dir)
 		ret = g != NULL ? 0 : -ENOMEM;
 		for (size_t k = 0; ret >= 0 && k < list.run[i].nb; k++) {
 			ret = add_stem(g, list.run[i].stem[k]);
-			if (ret == 1)
-				g->wanted |= !f->o->background || !f->first ||
-					is_exported(f, list.run[i].stem[k], output);
+			if (ret == 1 && f->o->background && f->first)
+				ret = is_exported(f, list.run[i].stem[k], output);
+			g->wanted |= ret == 1;
 		}
 		ret = ret > 0 ? 0 : ret;
 	}
@@ -223,9 +241,9 @@ list_tree(struct follower *f, const char *dir)
 
 	/* the receiver may make it later */
 	if (d == NULL)
-		return errno == ENOENT ? 0 : export_complain("%s: %s", dir, strerror(errno));
+		return errno == ENOENT ? 0 : fail_list(dir);
 	ret = list_directory(f, dir);
-	while (ret == 0 && (entry = readdir(d)) != NULL) {
+	while (ret == 0 && (entry = directory_next(d)) != NULL) {
 		if (entry->d_name[0] == '.' ||
 			snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >=
 				(int)sizeof(path))
@@ -233,6 +251,8 @@ list_tree(struct follower *f, const char *dir)
 		if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
 			ret = list_directory(f, path);
 	}
+	if (ret == 0 && errno != 0)
+		ret = fail_list(dir);
 	closedir(d);
 	return ret;
 }

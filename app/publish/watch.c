@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <search.h>
@@ -17,6 +16,7 @@
 #include "counter.h"
 #include "escaped_text.h"
 #include "interval_set.h"
+#include "io/directory.h"
 #include "io/own_file.h"
 #include "plural.h"
 #include "scan/list.h"
@@ -349,6 +349,7 @@ list_dir(struct watch *w, size_t number, struct fresh *fresh)
 	struct dirent *entry;
 	struct stat st;
 	int64_t age;
+	int error;
 	DIR *d;
 
 	if (stat(dir.path, &st) < 0) {
@@ -363,12 +364,17 @@ list_dir(struct watch *w, size_t number, struct fresh *fresh)
 		note_dir(&w->dir[number], errno);
 		return;
 	}
-	while ((entry = readdir(d)) != NULL) {
+	while ((entry = directory_next(d)) != NULL) {
 		if (dir.is_top && (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN))
 			list_subfolder(w, dir.path, entry->d_name);
 		list_entry(w, &dir, entry->d_name, fresh);
 	}
+	error = errno;
 	closedir(d);
+	if (error != 0) {
+		note_dir(&w->dir[number], error);
+		return;
+	}
 	/* the time of a directory has steps of some ms: a change in the same step is not seen */
 	age = utc_ns() - ((int64_t)st.st_mtim.tv_sec * NS + st.st_mtim.tv_nsec);
 	w->dir[number].changed = st.st_mtim;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -15,6 +14,7 @@
 #include "arrow/reader.h"
 #include "bounds.h"
 #include "escaped_text.h"
+#include "io/directory.h"
 #include "io/own_file.h"
 #include "monotonic_cond.h"
 #include "runs.h"
@@ -40,6 +40,7 @@ struct entries {
 	struct entry *entry; /**< sorted by directory and name */
 	size_t nb, room;
 	bool truncated;
+	bool failed; /**< a folder could not be read to its end */
 };
 
 /** A run: its entries are neighbours. */
@@ -51,6 +52,7 @@ struct group {
 struct runs {
 	const char *folder[LIMIT_RUN_FOLDERS];
 	size_t nb_folders;
+	bool failed; /* as `failed` of the last entries; only the thread uses it */
 	pthread_t thread;
 	pthread_mutex_t lock; /* protects the fields below */
 	pthread_cond_t wake;
@@ -201,6 +203,21 @@ changed_ns(const struct stat *st)
 	return s < INT64_MIN / NS_PER_S ? INT64_MIN : s * NS_PER_S + st->st_mtim.tv_nsec;
 }
 
+/** Note that a folder could not be read to its end. It is reported once. */
+static void
+note_failure(const struct runs *r, const struct request_run *at, struct entries *all)
+{
+	const int error = errno;
+
+	if (!r->failed && !all->failed)
+		escaped_line(stderr,
+			"braggline-view: %s%s%s: cannot be listed to its end: %s; runs may be "
+			"missing",
+			r->folder[at->folder], at->sub[0] != '\0' ? "/" : "", at->sub,
+			strerror(error));
+	all->failed = all->truncated = true;
+}
+
 /** Add the files of a folder, and of its subfolders if it is none itself. */
 static void
 list_folder(const struct runs *r, const struct request_run *at, struct entries *all)
@@ -219,7 +236,12 @@ list_folder(const struct runs *r, const struct request_run *at, struct entries *
 			close(fd);
 		return;
 	}
-	while (!all->truncated && !is_stopped(r) && (d = readdir(dir)) != NULL) {
+	while (!all->truncated && !is_stopped(r)) {
+		d = directory_next(dir);
+		if (d == NULL && errno != 0)
+			note_failure(r, at, all);
+		if (d == NULL)
+			break;
 		if (++seen > LIMIT_RUN_ENTRIES) {
 			all->truncated = true;
 			break;
@@ -420,6 +442,7 @@ list_runs(struct runs *r)
 	r->listed = listed;
 	r->text = text;
 	pthread_mutex_unlock(&r->lock);
+	r->failed = all.failed;
 	free(old.entry);
 	free(old_text);
 }

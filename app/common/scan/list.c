@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -12,6 +11,7 @@
 
 #include "escaped_text.h"
 #include "arrow/names.h"
+#include "io/directory.h"
 #include "scan/list.h"
 
 __attribute__((format(printf, 4, 5))) static int
@@ -117,14 +117,6 @@ by_path(const void *a, const void *b)
 	return strcmp(((const struct scan_sets *)a)->path, ((const struct scan_sets *)b)->path);
 }
 
-/* Next entry of a directory. @return NULL: the end if errno is 0, otherwise an error */
-static struct dirent *
-next_entry(DIR *d)
-{
-	errno = 0;
-	return readdir(d);
-}
-
 static int
 list_directory(struct scan_list *list, const char *dir, char *message)
 {
@@ -140,7 +132,7 @@ list_directory(struct scan_list *list, const char *dir, char *message)
 	d = opendir(dir);
 	if (d == NULL)
 		return refuse(message, errno, dir, "%s", strerror(errno));
-	while (ret == 0 && (entry = next_entry(d)) != NULL) {
+	while (ret == 0 && (entry = directory_next(d)) != NULL) {
 		if (snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >= (int)sizeof(path))
 			continue;
 		len = scan_stem_length(path);
@@ -205,7 +197,7 @@ scan_list_has(const char *dir)
 
 	if (d == NULL)
 		return false;
-	while (!found && (entry = next_entry(d)) != NULL)
+	while (!found && (entry = directory_next(d)) != NULL)
 		found = snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) <
 				(int)sizeof(path) &&
 			scan_stem_length(path) > 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "io/directory.h"
 #include "stream/ended.h"
 #include "stream/run_name.h"
 #include "stream/source.h"
@@ -42,7 +42,7 @@ look_in(const char *root, const char *dir_name, bool other_dir, const char *run,
 	d = opendir(dir);
 	if (d == NULL)
 		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
-	while (ret == 0 && (errno = 0, e = readdir(d)) != NULL) {
+	while (ret == 0 && (e = directory_next(d)) != NULL) {
 		if (!is_other(e->d_name, other_dir, run, id))
 			continue;
 		ret = 1;
@@ -70,14 +70,13 @@ stream_run_other(
 	d = opendir(root);
 	if (d == NULL)
 		return -errno;
-	while (ret == 0 && (errno = 0, e = readdir(d)) != NULL) {
+	while (ret == 0 && (e = directory_next(d)) != NULL) {
 		all = strlen(e->d_name);
 		if (all <= size || strcmp(e->d_name + all - size, end) != 0)
 			continue;
 		ret = look_in(root, e->d_name,
 			strlen(run) != all - size || strncmp(e->d_name, run, all - size) != 0, run,
 			id, path);
-		errno = 0;
 	}
 	if (ret == 0 && errno != 0)
 		ret = -errno;

@@ -4,7 +4,6 @@
  * masks. ARROW_WRITE is the program that writes the files.
  */
 
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -23,6 +22,7 @@
 #include "scan/dead_pixels.h"
 #include "scan/images.h"
 #include "scan/list.h"
+#include "../io/failing_readdir.h"
 
 #define ROWS   4u
 #define COLS   8u
@@ -173,34 +173,6 @@ test_dead_pixels_have_no_stage(void **state)
 	assert_int_equal(dead_pixels_add(file, 3 * PAGE, digest, ROWS, COLS, mask, &why), -EBADMSG);
 }
 
-struct dirent *__real_readdir(DIR *d);
-struct dirent *__wrap_readdir(DIR *d);
-struct dirent *__real_readdir64(DIR *d);
-struct dirent *__wrap_readdir64(DIR *d);
-
-static bool reading_fails;
-
-/* The first read of a directory returns all of its entries, or fails. */
-static bool
-readdir_fails(void)
-{
-	if (reading_fails)
-		errno = EIO;
-	return reading_fails;
-}
-
-struct dirent *
-__wrap_readdir(DIR *d)
-{
-	return readdir_fails() ? NULL : __real_readdir(d);
-}
-
-struct dirent *
-__wrap_readdir64(DIR *d)
-{
-	return readdir_fails() ? NULL : __real_readdir64(d);
-}
-
 /* A directory that cannot be read is no directory without runs. */
 static void
 test_a_directory_that_cannot_be_read_is_an_error(void **state)
@@ -211,10 +183,10 @@ test_a_directory_that_cannot_be_read_is_an_error(void **state)
 	assert_non_null(mkdtemp(empty));
 	assert_false(scan_list_has(empty));
 	assert_int_equal(scan_list_try(&list, empty, message), -ENODATA);
-	reading_fails = true;
+	readdir_fails = true;
 	assert_true(scan_list_has(empty));
 	assert_int_equal(scan_list_try(&list, empty, message), -EIO);
-	reading_fails = false;
+	readdir_fails = false;
 	assert_non_null(strstr(message, strerror(EIO)));
 	scan_list_free(&list);
 	rmdir(empty);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tests the list of finished runs of folders on a slow disk: each look at a file takes 20 ms. */
+/*
+ * Tests the list of finished runs of folders on a slow disk, where each look at a file takes 20 ms,
+ * and on one with errors.
+ */
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -17,6 +20,7 @@
 #include <cmocka.h>
 
 #include "runs.h"
+#include "../io/failing_readdir.h"
 
 #define FILES	   500
 #define LOOK_MS	   20
@@ -90,29 +94,65 @@ test_stop_while_listing(void **state)
 	for_files("_frames.arrow", false);
 }
 
+static char *
+wait_for_text(struct runs *r)
+{
+	char *text = NULL;
+
+	for (int i = 0; i < PATIENCE_S * 100 && text == NULL; i++) {
+		pause_ms(10);
+		text = runs_text(r);
+	}
+	assert_non_null(text);
+	return text;
+}
+
 /* Files of others need no look: a folder of data can have very many. */
 static void
 test_other_files_cost_nothing(void **state)
 {
 	const char *const folders[] = {dir};
-	char *text = NULL;
 	struct runs *r;
+	char *text;
 
 	(void)state;
 	for_files(".cbf", true);
 	looks = 0;
 	r = runs_start(folders, 1);
 	assert_non_null(r);
-	for (int i = 0; i < PATIENCE_S * 100 && text == NULL; i++) {
-		pause_ms(10);
-		text = runs_text(r);
-	}
+	text = wait_for_text(r);
 	runs_stop(r);
 	for_files(".cbf", false);
-	assert_non_null(text);
 	assert_non_null(strstr(text, "\"runs\":[]"));
 	free(text);
 	assert_int_equal(looks, 0);
+}
+
+/* A folder that cannot be read may have more runs. */
+static void
+test_an_error_is_no_end(void **state)
+{
+	const char *const folders[] = {dir};
+	FILE *const console = stderr;
+	char *text, *said = NULL;
+	struct runs *r;
+	size_t size;
+
+	(void)state;
+	stderr = open_memstream(&said, &size);
+	assert_non_null(stderr);
+	__atomic_store_n(&readdir_fails, true, __ATOMIC_RELAXED);
+	r = runs_start(folders, 1);
+	text = wait_for_text(r);
+	runs_stop(r);
+	__atomic_store_n(&readdir_fails, false, __ATOMIC_RELAXED);
+	fclose(stderr);
+	stderr = console;
+	assert_non_null(strstr(text, "\"truncated\":true"));
+	assert_non_null(strstr(said, dir));
+	assert_non_null(strstr(said, strerror(EIO)));
+	free(text);
+	free(said);
 }
 
 static int
@@ -137,6 +177,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stop_while_listing),
 		cmocka_unit_test(test_other_files_cost_nothing),
+		cmocka_unit_test(test_an_error_is_no_end),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
