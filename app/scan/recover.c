@@ -54,11 +54,19 @@ recover(char *path)
 		/* the report of a folder says more than the error */
 		if (ret < 0 && !printed)
 			escaped_line(stderr, "braggline-scan: %s: %s", path, strerror(-ret));
+		else if (!printed)
+			escaped_line(stderr, "unchanged %s: it has no .arrow.part files", path);
 		return ret == 0 ? 0 : -EBADMSG;
 	}
-	/* a complete file needs no recovery */
-	if (part == NULL || strcmp(part, ".part") != 0)
+	/* a file that does not exist is reported when it is read */
+	if (part == NULL || strcmp(part, ".part") != 0) {
+		if (access(path, F_OK) == 0)
+			escaped_line(stderr,
+				"unchanged %s: only .part files are recovered; if it is cut or "
+				"damaged, rename it to %s.part first",
+				path, path);
 		return 0;
+	}
 	folder = open_folder(path, message);
 	if (folder < 0) {
 		escaped_line(stderr, "braggline-scan: %s", message);

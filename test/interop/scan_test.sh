@@ -112,6 +112,9 @@ echo nonsense > "$dir/part/bad_frames.arrow.part"
 want 1 'NOT RECOVERED .*bad_frames.arrow.part' --recover "$dir/part"
 rm "$dir/part/bad_frames.arrow.part"
 want 1 'run two' --recover "$dir/part"
+want 1 'unchanged .*part: it has no .arrow.part files' --recover "$dir/part"
+want 1 'unchanged .*one_frames.arrow: only .part files are recovered; .*one_frames.arrow.part' \
+	--recover "$dir/part/one_frames.arrow"
 
 # a run in several files
 mkdir "$dir/sets"
