@@ -27,7 +27,10 @@
 #define IO_LEVEL    7 /* the last one */
 #define REPORT_MS   1000
 #define STEP_MS	    50 /* interval at which the main thread checks whether all has ended */
-/* times after which a run that has not begun is reported: the first one, and again after each @{ */
+/*
+ * times after which a run that has not begun is reported: the first one, if it was not at the start,
+ * and again after each @{
+ */
 #define ABSENT_FIRST_MS 1000
 #define ABSENT_MS	60000
 /* @} */
@@ -40,6 +43,8 @@ struct publisher {
 	void *context;
 	pthread_t thread;
 	bool has_thread;
+	bool awaits;	/* the runs to come were reported at the start */
+	uint64_t ended; /* runs whose end was noticed */
 };
 
 static int
@@ -140,6 +145,29 @@ count_messages(const struct options *o)
 	return nb;
 }
 
+/* Says for which runs the program waits, and where. */
+static void
+report_awaited(const struct publisher *p)
+{
+	const struct options *o = &p->options;
+	const char *absent;
+
+	for (size_t i = 0; i < o->nb_dirs; i++) {
+		absent = access(o->dir[i], F_OK) < 0 && errno == ENOENT ? " (it does not exist yet)"
+									: "";
+		if (o->run != NULL)
+			escaped_line(stderr,
+				"braggline-publish: waiting for run %s in %s%s and its subfolders: "
+				"a file %s*_images.arrow or .arrow.part with images of this run",
+				o->run, o->dir[i], absent, o->run);
+		else
+			escaped_line(stderr,
+				"braggline-publish: waiting for runs that are written in %s%s and "
+				"its subfolders; --run NAME publishes one that has ended",
+				o->dir[i], absent);
+	}
+}
+
 static int
 start(struct publisher *p)
 {
@@ -159,6 +187,9 @@ start(struct publisher *p)
 		ret = watch_create(&p->watch, &config, &p->feed);
 	if (ret == 0)
 		ret = print_addresses(p);
+	p->awaits = ret == 0 && !watch_has_files(p->watch);
+	if (p->awaits)
+		report_awaited(p);
 	for (unsigned int i = 0; ret == 0 && i < OUTPUT_KINDS; i++) {
 		if (p->output[i] != NULL)
 			ret = output_start(p->output[i]);
@@ -207,17 +238,27 @@ check_outputs(const struct publisher *p)
 static void
 report_absent_run(const struct publisher *p, unsigned int waited_ms)
 {
-	const struct options *o = &p->options;
+	const bool first = waited_ms == ABSENT_FIRST_MS && !p->awaits;
 	struct watch_stats stats;
 
-	if (o->run == NULL || (waited_ms != ABSENT_FIRST_MS && waited_ms % ABSENT_MS != 0))
+	if (p->options.run == NULL || (!first && waited_ms % ABSENT_MS != 0))
 		return;
 	watch_stats_get(p->watch, &stats);
 	if (stats.runs == 0)
-		escaped_line(stderr,
-			"braggline-publish: run %s: no images in %s%s yet; waiting for them. Check "
-			"the name of the run if it has begun",
-			o->run, o->dir[0], o->nb_dirs > 1 ? " or the other directories" : "");
+		report_awaited(p);
+}
+
+/* Says at the end of a run which images of all runs are not sent yet. */
+static void
+report_unsent(struct publisher *p)
+{
+	struct watch_stats stats;
+
+	watch_stats_get(p->watch, &stats);
+	if (stats.ended == p->ended)
+		return;
+	p->ended = stats.ended;
+	report_waiting(&(struct report){p->watch, p->output});
 }
 
 /* Until a signal, or until all was sent. */
@@ -233,6 +274,7 @@ wait_for_end(struct publisher *p, const sigset_t *signals)
 			break;
 		waited_ms += STEP_MS;
 		report_absent_run(p, waited_ms);
+		report_unsent(p);
 		check_outputs(p);
 		ms += STEP_MS;
 		if (ms < REPORT_MS)

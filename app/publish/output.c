@@ -923,3 +923,14 @@ output_stats_get(const struct output *o, struct output_stats *stats)
 {
 	counters_get(stats, &o->stats, sizeof(*stats));
 }
+
+uint64_t
+output_waiting(const struct output *o, uint64_t images)
+{
+	struct output_stats s;
+	uint64_t done;
+
+	output_stats_get(o, &s);
+	done = s.images + s.skipped + s.gone + s.damaged;
+	return is_pub(o) || images < done ? 0 : images - done;
+}

@@ -116,4 +116,7 @@ void output_destroy(struct output *o);
 
 void output_stats_get(const struct output *o, struct output_stats *stats);
 
+/** How many of the first `images` images wait for a worker or client. Subscribers: 0. Any thread */
+uint64_t output_waiting(const struct output *o, uint64_t images);
+
 #endif /* PUBLISH_OUTPUT_H */

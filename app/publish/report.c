@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "escaped_text.h"
 #include "io/own_file.h"
 #include "plural.h"
 #include "report.h"
@@ -111,6 +112,24 @@ report_summary(const struct report *r)
 	for (unsigned int i = 0; i < OUTPUT_KINDS; i++) {
 		if (r->output[i] != NULL)
 			print_output(r->output[i], i);
+	}
+}
+
+void
+report_waiting(const struct report *r)
+{
+	struct watch_stats w;
+	uint64_t images;
+
+	watch_stats_get(r->watch, &w);
+	for (unsigned int i = 0; i < OUTPUT_KINDS; i++) {
+		images = r->output[i] != NULL ? output_waiting(r->output[i], w.images) : 0;
+		if (images > 0)
+			escaped_line(stderr,
+				"braggline-publish: --%s %s: %" PRIu64
+				" image%s wait%s for clients",
+				output_name(i), output_address(r->output[i]), images,
+				plural(images, "", "s"), plural(images, "s", ""));
 	}
 }
 

@@ -18,6 +18,9 @@ struct report {
 /** Print a summary to standard output. */
 void report_summary(const struct report *r);
 
+/** Print to standard error how many images wait for workers or clients of each output. */
+void report_waiting(const struct report *r);
+
 /**
  * Write all counters to a file, under a temporary name that is renamed. It is not made durable: a
  * sync could delay other writers of the disk.

@@ -189,6 +189,12 @@ watch_destroy(struct watch *w)
 	free(w);
 }
 
+bool
+watch_has_files(const struct watch *w)
+{
+	return w->nb_active > 0;
+}
+
 void
 watch_stop(struct watch *w)
 {
@@ -923,6 +929,7 @@ end_runs(struct watch *w)
 		escaped_line(stderr, "braggline-publish: run %s has ended: %lu image%s", s->name,
 			(unsigned long)s->run->images, plural(s->run->images, "", "s"));
 		feed_end(w->feed, s->run);
+		counter_add(&w->stats.ended, 1);
 		free_series(s);
 		w->finished = w->config.run != NULL;
 	}

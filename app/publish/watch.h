@@ -43,6 +43,7 @@ struct watch_config {
 /** Counters; any thread may read them. */
 struct watch_stats {
 	uint64_t runs;
+	uint64_t ended; /**< of the runs */
 	uint64_t batches;
 	uint64_t images;
 	uint64_t other_kind; /**< images that are left out: raw ones, or with --raw all others */
@@ -58,6 +59,9 @@ struct watch;
 int watch_create(struct watch **watch, const struct watch_config *config, struct feed *feed);
 
 void watch_destroy(struct watch *watch);
+
+/** Whether files were found that may be of a run to publish. To be called before watch_run(). */
+bool watch_has_files(const struct watch *watch);
 
 /** Follow until watch_stop(), or until the named run has ended. Closes the feed. */
 void watch_run(struct watch *watch);

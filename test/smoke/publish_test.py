@@ -803,20 +803,26 @@ def runs_that_end_begin_later_and_follow(where):
 @case
 def a_run_that_has_not_begun_is_reported(where):
     run = receive('image')
+    kept = Arrow(f'{run}/lyso_images.arrow').frames
     with Publisher(where, '--stream2', ANY, '--run', 'lyso', f'{where}/later') as p:
         client = Client(zmq.PULL, p.address['stream2'])
-        p.wait_for_error(f'run lyso: no images in {where}/later yet; waiting for them')
+        p.wait_for_error(fr'waiting for run lyso in {where}/later \(it does not exist yet\) and its '
+                         r'subfolders: a file lyso\*_images.arrow')
         shutil.copytree(run, f'{where}/later')
         p.end()
         wait('the end', lambda: types(client.messages[-1:]) == ['end'])
         client.end()
         want(p.error().count('waiting') == 1, p.error())
     with Publisher(where, '--stream2', ANY, '--run', 'lyso', run) as p:
-        time.sleep(1.2)
+        p.wait_for_error(f'--stream2 {p.address["stream2"]}: {len(kept)} images wait for clients')
         client = Client(zmq.PULL, p.address['stream2'])
         p.end()
         client.end()
         want('waiting' not in p.error(), p.error())
+    # a run that has ended is no run to publish without --run
+    with Publisher(where, '--stream2', ANY, run) as p:
+        p.wait_for_error(f'waiting for runs that are written in {run} and its subfolders; --run NAME')
+        p.end(signal.SIGTERM)
 
 
 @case
