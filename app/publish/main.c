@@ -28,8 +28,8 @@
 #define REPORT_MS   1000
 #define STEP_MS	    50 /* interval at which the main thread checks whether all has ended */
 /*
- * times after which a run that has not begun is reported: the first one, if it was not at the start,
- * and again after each @{
+ * times after which a run that has not begun is reported: the first one, if it was not reported at
+ * the start, and again after each @{
  */
 #define ABSENT_FIRST_MS 1000
 #define ABSENT_MS	60000
