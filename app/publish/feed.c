@@ -148,19 +148,26 @@ feed_add_file(struct feed *f, struct feed_run *run, const char *path, struct sca
 	return ret;
 }
 
-/* The array doubles whenever its size is a power of two. */
+/*
+ * Makes room for one more member of an array of `nb`, which doubles whenever this is a power of two.
+ * @return the array, which may have moved; NULL: out of memory, and the old array stays
+ */
+static void *
+grow(void *array, size_t nb, size_t size)
+{
+	if ((nb & (nb - 1)) != 0)
+		return array;
+	return realloc(array, (nb == 0 ? 1 : 2 * nb) * size);
+}
+
 static int
 append_batch(struct feed_run *run, const struct feed_batch *batch)
 {
-	const size_t n = run->nb_batches;
-	struct feed_batch *more;
+	struct feed_batch *more = grow(run->batch, run->nb_batches, sizeof(*more));
 
-	if ((n & (n - 1)) == 0) {
-		more = realloc(run->batch, (n == 0 ? 1 : 2 * n) * sizeof(*more));
-		if (more == NULL)
-			return -ENOMEM;
-		run->batch = more;
-	}
+	if (more == NULL)
+		return -ENOMEM;
+	run->batch = more;
 	run->batch[run->nb_batches++] = *batch;
 	return 0;
 }
@@ -194,16 +201,12 @@ int
 feed_rows_push(struct feed_run *run, const struct feed_rows *rows)
 {
 	const size_t n = run->nb_rows;
-	struct feed_rows *r;
+	struct feed_rows *r = grow(run->rows, n, sizeof(*r));
 
-	/* the array doubles whenever its size is a power of two */
-	if ((n & (n - 1)) == 0) {
-		r = realloc(run->rows, (n == 0 ? 1 : 2 * n) * sizeof(*r));
-		if (r == NULL)
-			return -ENOMEM;
-		run->rows = r;
-	}
-	r = &run->rows[n];
+	if (r == NULL)
+		return -ENOMEM;
+	run->rows = r;
+	r += n;
 	*r = *rows;
 	r->least_first = r->first;
 	r->most_last = n > 0 && r[-1].most_last > r->last ? r[-1].most_last : r->last;
