@@ -149,7 +149,8 @@ feed_add_file(struct feed *f, struct feed_run *run, const char *path, struct sca
 }
 
 /*
- * Makes room for one more member of an array of `nb`, which doubles whenever this is a power of two.
+ * Makes room for one more member of an array of `nb`. The array doubles whenever `nb` is a power of
+ * two.
  * @return the array, which may have moved; NULL: out of memory, and the old array stays
  */
 static void *
