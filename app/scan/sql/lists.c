@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "sql/lists.h"
+#include "sql/offsets.h"
 
 void
 sql_lists_init(struct sql_lists *l)
@@ -71,19 +72,16 @@ resolve(const struct sql_lists *l, const struct sql_handle *h, uint32_t width,
 	struct sql_list_range *range)
 {
 	const struct sql_list_source *s;
-	int32_t start, end;
+	uint64_t start, end;
 
 	if (h->source >= l->nb)
 		return -EBADMSG;
 	s = &l->source[h->source];
 	if (h->row >= s->rows || s->width != width)
 		return -EBADMSG;
-	/* read once: another process may write to the file */
-	start = __atomic_load_n(&s->offsets[h->row], __ATOMIC_RELAXED);
-	end = __atomic_load_n(&s->offsets[h->row + 1], __ATOMIC_RELAXED);
-	if (start < 0 || end < start || (uint32_t)end > s->items)
+	if (!offsets_range(s->offsets, h->row, s->items, &start, &end))
 		return -EBADMSG;
-	range->bytes = s->data + (uint64_t)start * width;
+	range->bytes = s->data + start * width;
 	range->items = (uint32_t)(end - start);
 	return 0;
 }

@@ -633,6 +633,7 @@ thread_free(void *data)
 	free(t->at);
 	free(t->list);
 	free(t->offsets);
+	sql_chunks_free(&t->chunks);
 	free(t);
 }
 
@@ -900,14 +901,14 @@ copy_chunks(struct scan_thread *t, duckdb_vector vector, uint64_t rows)
 	int ret = 0;
 
 	for (i = 0; i < rows; i++)
-		at += sql_chunks_items(&t->chunks, t->row + i);
+		at += t->chunks.row[t->row + i].items;
 	if (api->list_vector_reserve(vector, at) != DUCKDB_SUCCESS ||
 		api->list_vector_set_size(vector, at) != DUCKDB_SUCCESS)
 		return -ENOMEM;
 	lists = api->vector_get_data(vector);
 	data = api->vector_get_data(api->list_vector_get_child(vector));
 	for (i = at = 0; ret == 0 && i < rows; i++, at += items) {
-		items = sql_chunks_items(&t->chunks, t->row + i);
+		items = t->chunks.row[t->row + i].items;
 		lists[i] = (struct duckdb_list){at, items};
 		ret = sql_chunks_copy(&t->chunks, t->row + i, data + at);
 	}
@@ -1115,13 +1116,19 @@ copy_offsets(struct arrow_column *c, int32_t **copy)
 static int
 take_column(struct scan_thread *t, unsigned int output, unsigned int field)
 {
+	const struct arrow_reader *r = &t->unit->source->file->reader;
 	struct arrow_column *c = &t->value[output];
+	int ret;
 
-	if (arrow_reader_column(&t->unit->source->file->reader, t->unit->batch, field, c) < 0)
+	if (arrow_reader_column(r, t->unit->batch, field, c) < 0)
 		return -EUCLEAN;
 	if (is_deferred(t->scan, output))
 		return sql_lists_add(&t->scan->bind->tables->lists, c, &t->list[output]);
-	return c->offsets != NULL ? copy_offsets(c, &t->offsets[output]) : 0;
+	ret = c->offsets != NULL ? copy_offsets(c, &t->offsets[output]) : 0;
+	if (ret < 0 || !has_chunks(t->scan->bind, t->scan->column[output], t->unit->source))
+		return ret;
+	t->chunks_at = output;
+	return sql_chunks_open(&t->chunks, r, t->unit->batch, c);
 }
 
 /* Take the next batch. @return false: there is none */
@@ -1163,10 +1170,6 @@ next_unit(struct scan_thread *t, struct scan *s)
 					t->error = -ESTALE;
 				return false;
 			}
-			if (field < 0 || !has_chunks(b, s->column[i], t->unit->source))
-				continue;
-			t->chunks_at = i;
-			sql_chunks_open(&t->chunks, r, t->unit->batch);
 		}
 		return true;
 	}
@@ -1193,8 +1196,7 @@ next_rows(struct scan_thread *t)
 				continue;
 			if (t->value[i].field != NULL && t->value[i].offsets != NULL)
 				bytes += t->chunks.some && i == t->chunks_at
-					? sql_chunks_items(&t->chunks, t->row + rows) *
-						sizeof(int16_t)
+					? t->chunks.row[t->row + rows].items * sizeof(int16_t)
 					: value_bytes(&t->value[i], t->row + rows, 1);
 		}
 		if (rows > 0 && bytes > CHUNK_BYTES)

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "sql/chunks.h"
 #include "sql/ipc_type.h"
 #include "sql/result_reader.h"
 #include "sql/thread_time.h"
@@ -779,32 +780,90 @@ test_damaged_batches_are_left_out_and_reported_once(void **state)
 	shell("rm -rf '%s'", path);
 }
 
+/* Get a column of the first batch of an open file. */
+static struct arrow_column
+column_of(const struct sql_file *f, const char *name, enum arrow_type type, enum arrow_type item)
+{
+	const int field = arrow_reader_find(&f->reader, name, type, item);
+	struct arrow_column column = {.rows = 0};
+
+	assert_true(field >= 0);
+	assert_int_equal(arrow_reader_column(&f->reader, 0, field, &column), 0);
+	return column;
+}
+
+/* Write an offset that is not valid in its place in the file, as another program may. */
+static void
+write_offset(const struct sql_file *f, const int32_t *at)
+{
+	const int32_t offset = INT32_MAX;
+	const int fd = open(f->path, O_WRONLY);
+
+	assert_int_equal(pwrite(fd, &offset, sizeof(offset),
+				 (const uint8_t *)at - (const uint8_t *)f->reader.data),
+		sizeof(offset));
+	close(fd);
+}
+
 /* Another program writes to a file after its check: an error, and no read outside of the file. */
 static void
 test_offsets_that_change_are_not_used(void **state)
 {
 	static const char sql[] = "SELECT sum(len(value) + value[1]) FROM lyso_7.images";
-	struct arrow_column column = {.rows = 0};
-	const struct arrow_reader *reader;
-	int32_t offset = INT32_MAX;
-	char path[256], name[512];
+	struct arrow_column column;
+	struct sql_file *file;
+	char path[256];
 	struct rig r;
-	int fd, field;
-	long at;
 
 	copy_run("changed", path);
 	rig_open(&r, path);
 	number(&r, sql);
-	reader = &sql_catalog_find(&r.catalog, "lyso_7")->table[ARROW_IMAGES].file[0].reader;
-	field = arrow_reader_find(reader, "value", ARROW_LIST, ARROW_FLOAT32);
-	assert_true(field >= 0);
-	assert_int_equal(arrow_reader_column(reader, 0, field, &column), 0);
-	at = (const uint8_t *)(column.offsets + column.rows) - (const uint8_t *)reader->data;
-	snprintf(name, sizeof(name), "%s/lyso_7_images.arrow", path);
-	fd = open(name, O_WRONLY);
-	assert_int_equal(pwrite(fd, &offset, sizeof(offset), at), sizeof(offset));
-	close(fd);
+	file = &sql_catalog_find(&r.catalog, "lyso_7")->table[ARROW_IMAGES].file[0];
+	column = column_of(file, "value", ARROW_LIST, ARROW_FLOAT32);
+	write_offset(file, column.offsets + column.rows);
 	want_error(&r, sql, -EIO, "a file was changed during the query");
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
+/* The same for the offsets of chunks: the copies of a batch stay as they were checked. */
+static void
+test_offsets_of_chunks_that_change_are_not_used(void **state)
+{
+	static const char sql[] = "SELECT sum(len(value) + value[1]) FROM new.images";
+	struct arrow_column value, raw;
+	struct sql_chunks chunks = {0};
+	int16_t *before, *after;
+	struct sql_file *file;
+	uint64_t row = 0, items;
+	char path[256];
+	struct rig r;
+
+	snprintf(path, sizeof(path), "%s.chunks", dir);
+	shell("rm -rf '%s'; mkdir '%s'; '%s' '%s' new int16+chunks 2 90 4", path, path,
+		getenv("ARROW_WRITE"), path);
+	rig_open(&r, path);
+	number(&r, sql);
+	file = &sql_catalog_find(&r.catalog, "new")->table[ARROW_IMAGES].file[0];
+	value = column_of(file, "value", ARROW_LIST, ARROW_INT16);
+	raw = column_of(file, "raw", ARROW_BINARY, 0);
+	assert_int_equal(sql_chunks_open(&chunks, &file->reader, 0, &value), 0);
+	assert_true(chunks.some);
+	while (chunks.row[row].chunk == NULL)
+		row++;
+	items = chunks.row[row].items;
+	before = calloc(items, sizeof(*before));
+	after = calloc(items, sizeof(*after));
+	assert_true(before != NULL && after != NULL);
+	assert_int_equal(sql_chunks_copy(&chunks, row, before), 0);
+	write_offset(file, raw.offsets + row + 1);
+	assert_int_equal(chunks.row[row].items, items);
+	assert_int_equal(sql_chunks_copy(&chunks, row, after), 0);
+	assert_memory_equal(before, after, items * sizeof(*before));
+	want_error(&r, sql, -EIO, "a file was changed during the query");
+	free(before);
+	free(after);
+	sql_chunks_free(&chunks);
 	rig_close(&r);
 	shell("rm -rf '%s'", path);
 }
@@ -1752,6 +1811,7 @@ main(void)
 		cmocka_unit_test(test_copies_count_bytes_and_report_errors),
 		cmocka_unit_test(test_damaged_batches_are_left_out_and_reported_once),
 		cmocka_unit_test(test_offsets_that_change_are_not_used),
+		cmocka_unit_test(test_offsets_of_chunks_that_change_are_not_used),
 		cmocka_unit_test(test_files_that_are_not_tables_are_refused),
 		cmocka_unit_test(test_a_truncated_file_ends_the_query),
 		cmocka_unit_test(test_a_file_may_be_truncated_while_it_is_opened),
