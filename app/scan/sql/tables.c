@@ -1131,47 +1131,54 @@ take_column(struct scan_thread *t, unsigned int output, unsigned int field)
 	return sql_chunks_open(&t->chunks, r, t->unit->batch, c);
 }
 
-/* Take the next batch. @return false: there is none */
+/* Take the columns of the batch, which was checked. @return 0; -ENOMEM; -EUCLEAN; -ESTALE */
+static int
+take_batch(struct scan_thread *t)
+{
+	const struct source *source = t->unit->source;
+	const struct scan *s = t->scan;
+	struct arrow_column frame;
+	unsigned int i;
+	int field, ret;
+
+	ret = arrow_reader_column(
+		&source->file->reader, t->unit->batch, source->file->frame, &frame);
+	if (ret < 0)
+		ret = -EUCLEAN;
+	t->frame = frame.data;
+	t->rows = frame.rows;
+	t->row = 0;
+	t->chunks.some = false;
+	for (i = 0; i < s->nb_columns && ret == 0; i++) {
+		t->value[i].field = NULL;
+		field = s->column[i] < s->bind->nb_columns ? source->field[s->column[i]] : -1;
+		if (field >= 0)
+			ret = take_column(t, i, field);
+	}
+	return ret < 0 && map_guard_is_marked(source->file->guard) ? -ESTALE : ret;
+}
+
+/* Take the next batch. @return false: there is none, or an error */
 static bool
 next_unit(struct scan_thread *t, struct scan *s)
 {
 	const struct scan_bind *b = s->bind;
-	const struct arrow_reader *r;
-	struct arrow_column frame;
-	unsigned int i;
-	int field;
+	struct sql_file *file;
 	size_t at;
 
 	while ((at = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED)) < s->nb_units) {
 		t->unit = &s->unit[at];
-		r = &t->unit->source->file->reader;
-		__atomic_add_fetch(
-			&b->catalog->rows, r->batches[t->unit->batch].rows, __ATOMIC_RELAXED);
-		if (!sql_catalog_check(b->catalog, t->unit->source->file, t->unit->batch)) {
-			if (b->catalog != &b->own)
-				continue;
+		file = t->unit->source->file;
+		__atomic_add_fetch(&b->catalog->rows, file->reader.batches[t->unit->batch].rows,
+			__ATOMIC_RELAXED);
+		if (sql_catalog_check(b->catalog, file, t->unit->batch)) {
+			t->error = take_batch(t);
+			return t->error == 0;
+		}
+		if (b->catalog == &b->own) {
 			t->damaged = true;
 			return false;
 		}
-		/* the check has read all columns */
-		arrow_reader_column(r, t->unit->batch, t->unit->source->file->frame, &frame);
-		t->frame = frame.data;
-		t->rows = frame.rows;
-		t->row = 0;
-		t->chunks.some = false;
-		for (i = 0; i < s->nb_columns; i++) {
-			t->value[i].field = NULL;
-			field = s->column[i] < b->nb_columns ? t->unit->source->field[s->column[i]]
-							     : -1;
-			if (field >= 0)
-				t->error = take_column(t, i, field);
-			if (t->error < 0) {
-				if (map_guard_is_marked(t->unit->source->file->guard))
-					t->error = -ESTALE;
-				return false;
-			}
-		}
-		return true;
 	}
 	t->unit = NULL;
 	return false;

@@ -792,9 +792,9 @@ column_of(const struct sql_file *f, const char *name, enum arrow_type type, enum
 	return column;
 }
 
-/* Write an offset that is not valid in its place in the file, as another program may. */
+/* Write an offset or a length that is not valid in the file, as another program may. */
 static void
-write_offset(const struct sql_file *f, const int32_t *at)
+write_offset(const struct sql_file *f, const void *at)
 {
 	const int32_t offset = INT32_MAX;
 	const int fd = open(f->path, O_WRONLY);
@@ -864,6 +864,26 @@ test_offsets_of_chunks_that_change_are_not_used(void **state)
 	free(before);
 	free(after);
 	sql_chunks_free(&chunks);
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
+/* Each query reads the frame numbers, also one whose columns do not have them. */
+static void
+test_frame_numbers_that_change_are_not_used(void **state)
+{
+	static const char sql[] = "SELECT max(bunch_id) FROM lyso_7.frames";
+	struct sql_file *file;
+	char path[256];
+	struct rig r;
+
+	copy_run("numbers", path);
+	rig_open(&r, path);
+	number(&r, sql);
+	file = &sql_catalog_find(&r.catalog, "lyso_7")->table[ARROW_FRAMES].file[0];
+	assert_int_equal(file->frame, 0);
+	write_offset(file, file->reader.batches[0].nodes);
+	want_error(&r, sql, -EIO, "a file was changed during the query");
 	rig_close(&r);
 	shell("rm -rf '%s'", path);
 }
@@ -1812,6 +1832,7 @@ main(void)
 		cmocka_unit_test(test_damaged_batches_are_left_out_and_reported_once),
 		cmocka_unit_test(test_offsets_that_change_are_not_used),
 		cmocka_unit_test(test_offsets_of_chunks_that_change_are_not_used),
+		cmocka_unit_test(test_frame_numbers_that_change_are_not_used),
 		cmocka_unit_test(test_files_that_are_not_tables_are_refused),
 		cmocka_unit_test(test_a_truncated_file_ends_the_query),
 		cmocka_unit_test(test_a_file_may_be_truncated_while_it_is_opened),
