@@ -689,6 +689,7 @@ open_engine(struct scan_worker *w, char *error, size_t size)
 	}
 	w->catalog.incomplete = unreadable;
 	sql_catalog_keep(&w->catalog, may_read, &w->identity);
+	sql_catalog_hide_paths(&w->catalog);
 	ret = sql_session_open(&w->session, w->config.api, &w->catalog, &limits);
 	if (ret < 0) {
 		snprintf(error, size, "%s", w->session.error);

@@ -179,6 +179,12 @@ sql_catalog_keep(struct sql_catalog *c, bool (*may)(void *arg, const char *run),
 }
 
 void
+sql_catalog_hide_paths(struct sql_catalog *c)
+{
+	c->hides_paths = true;
+}
+
+void
 sql_catalog_destroy(struct sql_catalog *c)
 {
 	size_t i;
@@ -220,6 +226,51 @@ sql_catalog_names(const struct sql_catalog *c, char *text, size_t size)
 		length = strlen(text);
 		snprintf(text + length, size - length, "%s%s", i > 0 ? ", " : "", c->run[i].name);
 	}
+}
+
+const char *
+sql_catalog_shown(const struct sql_catalog *c, const struct sql_file *f)
+{
+	const char *base = strrchr(f->path, '/');
+
+	return c->hides_paths && base != NULL ? base + 1 : f->path;
+}
+
+/* With the catalog locked. */
+static void
+report(struct sql_catalog *c, struct sql_file *f, const char *text)
+{
+	if (!c->hides_paths || c->warn == NULL || f->reported)
+		return;
+	f->reported = true;
+	c->warn(c->arg, text);
+}
+
+void
+sql_catalog_report(struct sql_catalog *c, struct sql_file *f, const char *text)
+{
+	pthread_mutex_lock(&c->lock);
+	report(c, f, text);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* With the catalog locked. */
+static void
+set_error(struct sql_catalog *c, struct sql_file *f, const char *problem, char *error, size_t size)
+{
+	/* the path is in the text that is reported */
+	snprintf(error, size, "%s: %s", f->path, problem);
+	report(c, f, error);
+	snprintf(error, size, "%s: %s", sql_catalog_shown(c, f), problem);
+}
+
+void
+sql_catalog_error(
+	struct sql_catalog *c, struct sql_file *f, const char *problem, char *error, size_t size)
+{
+	pthread_mutex_lock(&c->lock);
+	set_error(c, f, problem, error, size);
+	pthread_mutex_unlock(&c->lock);
 }
 
 /* @return what is wrong with the columns of a file; NULL: nothing */
@@ -327,7 +378,7 @@ unmap:
 	f->guard = NULL;
 	munmap(map.data, map.size);
 fail:
-	snprintf(error, size, "%s: %s", f->path, problem);
+	set_error(c, f, problem, error, size);
 	return ret;
 }
 
@@ -465,24 +516,27 @@ sql_catalog_overlaps(
 const char *
 sql_catalog_unreadable(struct sql_catalog *c)
 {
-	const struct sql_files *files;
-	const char *path = NULL;
+	struct sql_file *found = NULL;
+	char text[PATH_MAX + 128];
+	struct sql_files *files;
 	unsigned int table;
 	size_t i, k;
 
 	pthread_mutex_lock(&c->lock);
-	for (i = 0; i < c->nb_runs && path == NULL; i++) {
+	for (i = 0; i < c->nb_runs && found == NULL; i++) {
 		for (table = 0; table < ARROW_TABLES; table++) {
 			files = &c->run[i].table[table];
 			for (k = 0; k < files->nb; k++) {
 				if (files->file[k].guard != NULL &&
 					map_guard_is_marked(files->file[k].guard))
-					path = files->file[k].path;
+					found = &files->file[k];
 			}
 		}
 	}
+	if (found != NULL)
+		set_error(c, found, SQL_UNREADABLE, text, sizeof(text));
 	pthread_mutex_unlock(&c->lock);
-	return path;
+	return found != NULL ? sql_catalog_shown(c, found) : NULL;
 }
 
 bool

@@ -48,6 +48,7 @@ struct sql_file {
 	struct sql_span *span; /**< of each batch; protected by the catalog's lock */
 	unsigned int frame;    /**< index of the column `frame` */
 	struct map_guard *guard;
+	bool reported; /**< an error has been reported with its path; protected by the lock */
 };
 
 /** The files of one table of a run. */
@@ -70,6 +71,7 @@ struct sql_catalog {
 	size_t nb_runs;
 	sql_warn warn;
 	void *arg;
+	bool hides_paths; /**< sql_catalog_hide_paths() was called */
 	pthread_mutex_t lock;
 	uint64_t damaged;    /**< damaged batches and parts of files, atomic */
 	uint64_t incomplete; /**< files that are not complete, atomic */
@@ -93,6 +95,12 @@ int sql_catalog_create(
  */
 void sql_catalog_keep(struct sql_catalog *c, bool (*may)(void *arg, const char *run), void *arg);
 
+/**
+ * Hide paths from those who make queries: errors name files without their directories. `warn` gets
+ * such an error with the path, once for each file. Before the first statement.
+ */
+void sql_catalog_hide_paths(struct sql_catalog *c);
+
 void sql_catalog_destroy(struct sql_catalog *c);
 
 /** Find a run; case of ASCII letters does not matter. @return NULL: none (any thread) */
@@ -110,6 +118,16 @@ void sql_catalog_names(const struct sql_catalog *c, char *text, size_t size);
  */
 int sql_catalog_open(struct sql_catalog *c, struct sql_run *run, enum arrow_table table,
 	char *error, size_t size);
+
+/** Name of a file in errors of queries: its path, or without the directory. (any thread) */
+const char *sql_catalog_shown(const struct sql_catalog *c, const struct sql_file *f);
+
+/** Report an error of a file, with its path, if errors hide it. (any thread) */
+void sql_catalog_report(struct sql_catalog *c, struct sql_file *f, const char *text);
+
+/** Write an error of a file: its name, and what is wrong. It is reported, too. (any thread) */
+void sql_catalog_error(
+	struct sql_catalog *c, struct sql_file *f, const char *problem, char *error, size_t size);
 
 /** Whether a batch may be used; checks it when it is new. (any thread) */
 bool sql_catalog_check(struct sql_catalog *c, struct sql_file *f, size_t batch);
@@ -142,8 +160,8 @@ bool sql_catalog_mapping(struct sql_catalog *c, const void *bytes, struct sql_ma
 
 /**
  * Find an open file of which some bytes could not be read: it was truncated, or its disk has an
- * error. Data that was read since the last call may be wrong. (any thread)
- * @return its path; NULL: none
+ * error. It is reported. Data that was read since the last call may be wrong. (any thread)
+ * @return its name in errors; NULL: none
  */
 const char *sql_catalog_unreadable(struct sql_catalog *c);
 

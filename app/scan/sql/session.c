@@ -1152,9 +1152,9 @@ sql_session_execute(struct sql_session *s, const char *sql, enum sql_form form)
 }
 
 int
-sql_session_unreadable(struct sql_session *s, const char *path)
+sql_session_unreadable(struct sql_session *s, const char *file)
 {
-	return session_error(s, -EIO, "%s: " SQL_UNREADABLE, path);
+	return session_error(s, -EIO, "%s: " SQL_UNREADABLE, file);
 }
 
 int

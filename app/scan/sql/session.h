@@ -114,7 +114,7 @@ bool sql_type_is_direct(int id);
 int sql_session_deferred(const struct sql_session *s, char *names, size_t size);
 
 /** Set the error: a file could not be read, see sql_catalog_unreadable(). @return -EIO */
-int sql_session_unreadable(struct sql_session *s, const char *path);
+int sql_session_unreadable(struct sql_session *s, const char *file);
 
 /**
  * Type of a column of the result, as in the files if it is deferred; to be destroyed with

@@ -198,6 +198,15 @@ same_type(const struct arrow_field *a, const struct arrow_field *b)
 		(a->type != ARROW_FIXED_LIST || a->list_size == b->list_size);
 }
 
+/* Write that a column has different types in two files. */
+static void
+put_types(const char *one, const char *other, const char *column, char *error, size_t size)
+{
+	snprintf(error, size,
+		"column %s has another type in %s than in %s: query these runs one by one", column,
+		one, other);
+}
+
 /* Add a file and its columns. @return 0; -ENOMEM; -EBADMSG: `error` says why */
 static int
 bind_source(struct scan_bind *b, struct sql_file *file, const char *run, char *error, size_t size)
@@ -206,6 +215,7 @@ bind_source(struct scan_bind *b, struct sql_file *file, const char *run, char *e
 	const struct arrow_field *f;
 	struct source *sources;
 	struct column *columns;
+	char problem[512];
 	unsigned int i, k;
 
 	sources = realloc(b->source, (b->nb_sources + 1) * sizeof(*sources));
@@ -217,9 +227,10 @@ bind_source(struct scan_bind *b, struct sql_file *file, const char *run, char *e
 		f = &r->fields[i];
 		if (f->type == ARROW_FIXED_LIST &&
 			(f->list_size == 0 || f->list_size > ARRAY_MAX)) {
-			snprintf(error, size,
-				"%s: column %s has %u items in a row, expected 1 to %u", file->path,
-				f->name, f->list_size, ARRAY_MAX);
+			snprintf(problem, sizeof(problem),
+				"column %s has %u items in a row, expected 1 to %u", f->name,
+				f->list_size, ARRAY_MAX);
+			sql_catalog_error(b->catalog, file, problem, error, size);
 			return -EBADMSG;
 		}
 		for (k = 0; k < b->nb_columns; k++) {
@@ -227,10 +238,11 @@ bind_source(struct scan_bind *b, struct sql_file *file, const char *run, char *e
 				break;
 		}
 		if (k < b->nb_columns && !same_type(&b->column[k].field, f)) {
-			snprintf(error, size,
-				"column %s has another type in %s than in %s: query these runs one "
-				"by one",
-				f->name, file->path, b->column[k].from->path);
+			put_types(file->path, b->column[k].from->path, f->name, error, size);
+			sql_catalog_report(b->catalog, file, error);
+			put_types(sql_catalog_shown(b->catalog, file),
+				sql_catalog_shown(b->catalog, b->column[k].from), f->name, error,
+				size);
 			return -EBADMSG;
 		}
 		if (k < b->nb_columns) {

@@ -935,6 +935,52 @@ test_a_truncated_file_ends_the_query(void **state)
 	shell("rm -rf '%s'", path);
 }
 
+/* A query fails: its error names a file without a directory, and the report has the path. */
+static void
+want_hidden(struct rig *r, const char *sql, int code, const char *expected, const char *path)
+{
+	want_error(r, sql, code, expected);
+	if (strchr(r->session.error, '/') != NULL)
+		fail_msg("%s: a path in %s", sql, r->session.error);
+	if (strstr(r->warning, expected) == NULL || strstr(r->warning, path) == NULL)
+		fail_msg("%s: reported %s, expected %s of %s", sql, r->warning, expected, path);
+}
+
+static void
+test_paths_are_hidden_from_remote_readers(void **state)
+{
+	static const char *const tables[] = {"bad.frames", "images", "lyso_7.images"};
+	const struct sql_file *f;
+	char path[256], file[512];
+	unsigned int warnings;
+	struct rig r;
+	size_t i;
+
+	copy_run("hidden", path);
+	shell("echo nonsense > '%s/bad_frames.arrow'; '%s' '%s' photons int16 2 10 4", path,
+		getenv("ARROW_WRITE"), path);
+	rig_open(&r, path);
+	sql_catalog_hide_paths(&r.catalog);
+	snprintf(file, sizeof(file), "%s/bad_frames.arrow: it does", path);
+	want_hidden(&r, "FROM bad.frames", -EINVAL, "bad_frames.arrow: it does", file);
+	snprintf(file, sizeof(file), "%s/lyso_7_images.arrow", path);
+	want_hidden(&r, "FROM images", -EINVAL, "column value has another type in", file);
+	assert_int_equal(r.warnings, 2);
+	f = &sql_catalog_find(&r.catalog, "lyso_7")->table[ARROW_IMAGES].file[0];
+	assert_int_equal(truncate(f->path, f->reader.batches[2].offset), 0);
+	snprintf(file, sizeof(file), "%s/lyso_7_images.arrow: it", path);
+	want_hidden(&r, "SELECT sum(list_sum(col)) FROM lyso_7.images", -EIO,
+		"lyso_7_images.arrow: it was truncated", file);
+	warnings = r.warnings;
+	for (i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+		snprintf(file, sizeof(file), "SELECT max(frame) FROM %s", tables[i]);
+		want_error(&r, file, -EIO, "truncated");
+	}
+	assert_int_equal(r.warnings, warnings);
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
 static void
 test_a_file_may_be_truncated_while_it_is_opened(void **state)
 {
@@ -1835,6 +1881,7 @@ main(void)
 		cmocka_unit_test(test_frame_numbers_that_change_are_not_used),
 		cmocka_unit_test(test_files_that_are_not_tables_are_refused),
 		cmocka_unit_test(test_a_truncated_file_ends_the_query),
+		cmocka_unit_test(test_paths_are_hidden_from_remote_readers),
 		cmocka_unit_test(test_a_file_may_be_truncated_while_it_is_opened),
 		cmocka_unit_test(test_lists_are_deferred_where_their_values_are_not_needed),
 		cmocka_unit_test(test_types_of_deferred_columns_are_not_seen),
