@@ -522,6 +522,9 @@ sql_catalog_unreadable(struct sql_catalog *c)
 	unsigned int table;
 	size_t i, k;
 
+	/* asked for each chunk: its cost does not depend on the number of files */
+	if (!map_guard_any_marked())
+		return NULL;
 	pthread_mutex_lock(&c->lock);
 	for (i = 0; i < c->nb_runs && found == NULL; i++) {
 		for (table = 0; table < ARROW_TABLES; table++) {

@@ -21,6 +21,7 @@ struct map_guard {
 };
 
 static struct map_guard *guards; /* atomic */
+static unsigned int nb_marked;	 /* guards that are marked, atomic */
 static pthread_mutex_t guards_lock = PTHREAD_MUTEX_INITIALIZER;
 static uintptr_t guards_page;
 static struct sigaction guards_before; /* what SIGBUS did before */
@@ -38,10 +39,16 @@ on_sigbus(int number, siginfo_t *info, void *context)
 
 		if (at - g->start >= size)
 			continue;
+		/*
+		 * Other threads may read the zeros as soon as they are there: it is marked before.
+		 * Another one may mark it too: it is counted before.
+		 */
+		(void)__atomic_add_fetch(&nb_marked, 1, __ATOMIC_RELEASE);
+		if (__atomic_exchange_n(&g->marked, true, __ATOMIC_ACQ_REL))
+			(void)__atomic_sub_fetch(&nb_marked, 1, __ATOMIC_RELEASE);
 		if (mmap((void *)page, guards_page, PROT_READ,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 			break;
-		__atomic_store_n(&g->marked, true, __ATOMIC_RELEASE);
 		return;
 	}
 	/* the access faults again */
@@ -79,7 +86,6 @@ map_guard_add(const void *data, size_t size)
 		__atomic_store_n(&guards, g, __ATOMIC_RELEASE);
 	}
 	g->start = (uintptr_t)data;
-	g->marked = false;
 	__atomic_store_n(&g->size, size, __ATOMIC_RELEASE);
 out:
 	pthread_mutex_unlock(&guards_lock);
@@ -93,6 +99,8 @@ map_guard_remove(struct map_guard *g)
 		return;
 	pthread_mutex_lock(&guards_lock);
 	__atomic_store_n(&g->size, 0, __ATOMIC_RELEASE);
+	if (__atomic_exchange_n(&g->marked, false, __ATOMIC_RELAXED))
+		(void)__atomic_sub_fetch(&nb_marked, 1, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&guards_lock);
 }
 
@@ -100,4 +108,10 @@ bool
 map_guard_is_marked(const struct map_guard *g)
 {
 	return __atomic_load_n(&g->marked, __ATOMIC_ACQUIRE);
+}
+
+bool
+map_guard_any_marked(void)
+{
+	return __atomic_load_n(&nb_marked, __ATOMIC_ACQUIRE) > 0;
 }

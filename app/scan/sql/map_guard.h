@@ -28,4 +28,7 @@ void map_guard_remove(struct map_guard *g);
 /** Whether a page of the mapping could not be read. Any thread. */
 bool map_guard_is_marked(const struct map_guard *g);
 
+/** Whether any guard of the process is marked: one load. Any thread. */
+bool map_guard_any_marked(void);
+
 #endif /* SQL_MAP_GUARD_H */

@@ -55,6 +55,19 @@ __wrap_arrow_reader_crc(const struct arrow_reader *r, size_t batch)
 	return __real_arrow_reader_crc(r, batch);
 }
 
+static uint64_t nb_guards; /* that were asked whether they are marked */
+
+bool __real_map_guard_is_marked(const struct map_guard *g);
+bool __wrap_map_guard_is_marked(const struct map_guard *g);
+
+/* Linked in place of map_guard_is_marked(). */
+bool
+__wrap_map_guard_is_marked(const struct map_guard *g)
+{
+	__atomic_add_fetch(&nb_guards, 1, __ATOMIC_RELAXED);
+	return __real_map_guard_is_marked(g);
+}
+
 static const char *cut_path; /* truncated as soon as it is mapped; NULL: none */
 
 void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
@@ -926,7 +939,9 @@ test_a_truncated_file_ends_the_query(void **state)
 	assert_int_equal(truncate(f->path, f->reader.batches[2].offset), 0);
 	want_error(&r, "SELECT sum(list_sum(col)) FROM lyso_7.images", -EIO, "truncated");
 	want_error(&r, "SELECT 1", -EIO, "truncated");
+	assert_true(map_guard_any_marked());
 	rig_close(&r);
+	assert_false(map_guard_any_marked());
 	/* a new catalog sees the file as it is */
 	rig_open(&r, path);
 	assert_true(number(&r, "SELECT count(*) FROM lyso_7.images") > 0);
@@ -977,6 +992,34 @@ test_paths_are_hidden_from_remote_readers(void **state)
 		want_error(&r, file, -EIO, "truncated");
 	}
 	assert_int_equal(r.warnings, warnings);
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
+/* Each chunk of a result is checked for truncated files: open files cost nothing. */
+static void
+test_the_check_of_files_does_not_depend_on_their_number(void **state)
+{
+	static const char sql[] = "SELECT sum(list_sum(col)) FROM lyso_7.images";
+	uint64_t one, many;
+	char path[256];
+	struct rig r;
+
+	copy_run("number", path);
+	shell("for i in 1 2 3 4 5 6 7 8 9; do ln '%s/lyso_7_images.arrow' "
+	      "'%s/copy'$i'_images.arrow'; done",
+		path, path);
+	rig_open(&r, path);
+	number(&r, sql);
+	nb_guards = 0;
+	number(&r, sql);
+	one = nb_guards;
+	number(&r, "SELECT count(*) FROM images");
+	nb_guards = 0;
+	number(&r, sql);
+	many = nb_guards;
+	if (one == 0 || many != one)
+		fail_msg("%lu guards with one open file, %lu with ten", one, many);
 	rig_close(&r);
 	shell("rm -rf '%s'", path);
 }
@@ -1882,6 +1925,7 @@ main(void)
 		cmocka_unit_test(test_files_that_are_not_tables_are_refused),
 		cmocka_unit_test(test_a_truncated_file_ends_the_query),
 		cmocka_unit_test(test_paths_are_hidden_from_remote_readers),
+		cmocka_unit_test(test_the_check_of_files_does_not_depend_on_their_number),
 		cmocka_unit_test(test_a_file_may_be_truncated_while_it_is_opened),
 		cmocka_unit_test(test_lists_are_deferred_where_their_values_are_not_needed),
 		cmocka_unit_test(test_types_of_deferred_columns_are_not_seen),
