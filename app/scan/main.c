@@ -68,13 +68,15 @@ use_rdma(struct scan_options *o, int argc, char **argv)
 {
 	int ret;
 
-	/* the result has standard output for itself */
-	(void)rte_openlog_stream(stderr);
-	if (o->task == TASK_SERVE)
+	if (o->task == TASK_SERVE) {
+		(void)rte_openlog_stream(stderr);
 		serve_prepare();
-	else
+		ret = eal_start("braggline-scan", argc, argv, o->own);
+	} else {
 		query_prepare();
-	ret = eal_start("braggline-scan", argc, argv, o->own);
+		/* the result has standard output for itself, and ADBC reports standard error */
+		ret = eal_start_quietly("braggline-scan", argc, argv, o->own);
+	}
 	if (ret != EXIT_SUCCESS)
 		return ret;
 	if (o->task == TASK_SERVE)

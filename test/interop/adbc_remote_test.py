@@ -9,6 +9,7 @@ usage: adbc_remote_test.py ARROW_WRITE BRAGGLINE-SCAN DRIVER MODULES-DIR
 import contextlib
 import ctypes
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -201,6 +202,29 @@ def idle(pair, driver):
     client.close()
 
 
+def messages(pair, driver):
+    """An error is the message of the program. What EAL logs is in front of it only if EAL does not
+    start, for a cause that only EAL knows, or with --log-level."""
+    # net_pcap has a notice of its own: it copies payload
+    options = {name: value.replace('net_pcap0', 'net_af_packet0').replace(',phy_mac=1', '')
+               for name, value in server_options(pair, 'ana', 'eve').items()}
+    arguments = options['adbc.braggline.eal_arguments'].splitlines()
+    while '--log-level' in arguments:
+        at = arguments.index('--log-level')
+        del arguments[at:at + 2]
+    refused = r"braggline-scan: .*wrong identity or key.*"
+    for more, state, said in (
+            ([], '28000', refused),
+            (['--log-level=lib.eal:info'], '28000', f'EAL: (.*\n)+{refused}'),
+            (['--vdev', 'net_none0'], 'HY000',
+             r'(EAL: .*\n){2,8}braggline-scan: cannot start EAL: a device is missing .*')):
+        options['adbc.braggline.eal_arguments'] = '\n'.join([*arguments, *more])
+        client = Driver(driver, options)
+        got = client.query('SELECT 1')
+        client.close()
+        want(got[0] == state and re.fullmatch(said, got[1]), more, got)
+
+
 def main():
     arrow_write, program, driver, modules = sys.argv[1:5]
     library = f'{modules}/{output.LIBRARY}'
@@ -230,10 +254,7 @@ def main():
             lost(pair, pulling)
             pulling.close()
             idle(pair, driver)
-            stranger = Driver(driver, server_options(pair, 'ana', 'eve'))
-            state, text = stranger.query('SELECT 1')
-            want(state == '28000' and 'wrong identity or key' in text, state, text)
-            stranger.close()
+            messages(pair, driver)
             pair.server.kill()
     print('a server and files: the same results')
 

@@ -23,11 +23,17 @@
 #include "io/own_file.h"
 #include "log.h"
 
-#define FREE_PAGES "/sys/kernel/mm/hugepages/hugepages-*/free_hugepages"
+#define START_LOG_LINES 8
+#define FREE_PAGES	"/sys/kernel/mm/hugepages/hugepages-*/free_hugepages"
 
 LOG_REGISTER("lock", "lock");
 
 static char separator[] = "--";
+
+/* What EAL logs while eal_start_quietly() starts it. Other threads may be logging: never closed. */
+static FILE *start_log;
+static char *start_log_text;
+static size_t start_log_size;
 
 int
 eal_own_words(int argc, char **argv)
@@ -117,6 +123,79 @@ try_runtime_folder(char path[PATH_MAX])
 	return access(path, W_OK | X_OK) == 0 ? 0 : -errno;
 }
 
+/* Print the last lines of the log that was kept. */
+static void
+print_start_log(void)
+{
+	unsigned int lines = START_LOG_LINES;
+	size_t at;
+
+	if (start_log == NULL || fflush(start_log) != 0)
+		return;
+	/* the last byte ends the last line */
+	for (at = start_log_size; at > 0; at--)
+		if (start_log_text[at - 1] == '\n' && at < start_log_size && --lines == 0)
+			break;
+	fwrite(start_log_text + at, 1, start_log_size - at, stderr);
+}
+
+/*
+ * Print cause and remedy of a failure that is known without the messages of EAL.
+ * @return exit status of the program; 0: the cause is not known
+ */
+static int
+explain_known(const char *program, int error, bool huge, bool in_memory)
+{
+	const char *instead = in_memory ? " instead of --in-memory" : "";
+	char folder[PATH_MAX];
+	int ret;
+
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
+		fprintf(stderr,
+			"%s: cannot start EAL: it would be a secondary process of another one "
+			"with this --file-prefix; remove --proc-type, and give each process its "
+			"own --file-prefix\n",
+			program);
+	} else if ((error == 0 || error == EINVAL || error == EACCES) &&
+		(ret = try_runtime_folder(folder)) != 0) {
+		fprintf(stderr,
+			"%s: cannot start EAL: runtime folder %s is not usable: %s; use another "
+			"--file-prefix, or set XDG_RUNTIME_DIR to a folder of this user\n",
+			program, folder, strerror(-ret));
+	} else if (rte_eal_primary_proc_alive(NULL) == 1) {
+		fprintf(stderr,
+			"%s: cannot start EAL: another process uses this --file-prefix; give "
+			"each process its own, as in --file-prefix %s2\n",
+			program, program);
+	} else if (error == EINVAL) {
+		/*
+		 * Before huge pages: if EAL rejects an option, it may not have read --no-huge. The
+		 * other causes of this error are above.
+		 */
+		if (!in_memory || huge)
+			return 0;
+		fprintf(stderr,
+			"%s: cannot start EAL: --in-memory and --no-huge exclude each other; "
+			"remove one of them\n",
+			program);
+		return EAL_EXIT_USAGE;
+	} else if (huge && no_page_is_free()) {
+		fprintf(stderr,
+			"%s: cannot start EAL: no free huge pages; use --no-huge -m 1024%s, or as "
+			"root: echo 1024 > /proc/sys/vm/nr_hugepages\n",
+			program, instead);
+	} else if (huge && no_hugetlbfs()) {
+		fprintf(stderr,
+			"%s: cannot start EAL: huge pages are free, but hugetlbfs is not mounted; "
+			"use --no-huge -m 1024%s, or as root: mkdir -p /dev/hugepages && mount -t "
+			"hugetlbfs none /dev/hugepages\n",
+			program, instead);
+	} else {
+		return 0;
+	}
+	return EXIT_FAILURE;
+}
+
 /*
  * Print cause and remedy of common failures, which are missing from the messages of EAL.
  * @param huge       EAL was to use huge pages
@@ -129,62 +208,28 @@ explain(const char *program, bool huge, bool in_memory)
 	/* if EAL cannot create its lock file, it sets errno only, and rte_errno is 0 */
 	const char *why = rte_errno != 0 ? rte_strerror(rte_errno) : "see the messages above";
 	const int error = rte_errno;
-	const char *instead = in_memory ? " instead of --in-memory" : "";
-	int status = EXIT_FAILURE, ret;
-	char folder[PATH_MAX];
+	int status;
 
 	/* EAL prints the list of its options to stdout, which is buffered if it is no terminal */
 	fflush(stdout);
-	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
-		fprintf(stderr,
-			"%s: cannot start EAL: it would be a secondary process of another one "
-			"with this --file-prefix; remove --proc-type, and give each process its "
-			"own --file-prefix\n",
-			program);
-	else if ((error == 0 || error == EINVAL || error == EACCES) &&
-		(ret = try_runtime_folder(folder)) != 0)
-		fprintf(stderr,
-			"%s: cannot start EAL: runtime folder %s is not usable: %s; use another "
-			"--file-prefix, or set XDG_RUNTIME_DIR to a folder of this user\n",
-			program, folder, strerror(-ret));
-	else if (rte_eal_primary_proc_alive(NULL) == 1)
-		fprintf(stderr,
-			"%s: cannot start EAL: another process uses this --file-prefix; give "
-			"each process its own, as in --file-prefix %s2\n",
-			program, program);
-	/*
-	 * Before huge pages: if EAL rejects an option, it may not have read --no-huge. The other
-	 * causes of this error are above.
-	 */
-	else if (error == EINVAL && in_memory && !huge) {
-		fprintf(stderr,
-			"%s: cannot start EAL: --in-memory and --no-huge exclude each other; "
-			"remove one of them\n",
-			program);
-		status = EAL_EXIT_USAGE;
-	} else if (error == EINVAL) {
+	status = explain_known(program, error, huge, in_memory);
+	if (status != 0)
+		return status;
+	print_start_log();
+	if (error == EINVAL) {
 		fprintf(stderr,
 			"%s: cannot start EAL: it rejects one of its options, see its message "
-			"before the list of all options; options of %s come after '--'\n",
-			program, program);
-		status = EAL_EXIT_USAGE;
-	} else if (huge && no_page_is_free())
-		fprintf(stderr,
-			"%s: cannot start EAL: no free huge pages; use --no-huge -m 1024%s, or as "
-			"root: echo 1024 > /proc/sys/vm/nr_hugepages\n",
-			program, instead);
-	else if (huge && no_hugetlbfs())
-		fprintf(stderr,
-			"%s: cannot start EAL: huge pages are free, but hugetlbfs is not mounted; "
-			"use --no-huge -m 1024%s, or as root: mkdir -p /dev/hugepages && mount -t "
-			"hugetlbfs none /dev/hugepages\n",
-			program, instead);
-	else if (huge && geteuid() != 0)
+			"%s; options of %s come after '--'\n",
+			program, start_log != NULL ? "above" : "before the list of all options",
+			program);
+		return EAL_EXIT_USAGE;
+	}
+	if (huge && geteuid() != 0)
 		fprintf(stderr,
 			"%s: cannot start EAL: %s; huge pages and devices require root, or "
 			"access to hugetlbfs and /dev/vfio: run as root, or use --no-huge "
 			"--no-pci%s\n",
-			program, why, instead);
+			program, why, in_memory ? " instead of --in-memory" : "");
 	else if (error == ENOMEM && huge)
 		fprintf(stderr,
 			"%s: cannot start EAL: %s; request no more than the free huge pages: -m "
@@ -202,7 +247,7 @@ explain(const char *program, bool huge, bool in_memory)
 			program);
 	else
 		fprintf(stderr, "%s: cannot start EAL: %s\n", program, why);
-	return status;
+	return EXIT_FAILURE;
 }
 
 /*
@@ -338,11 +383,15 @@ warn_of_reader(const char *text)
 	LOG(WARNING, "%s\n", text);
 }
 
+/* Find an EAL option, also with "=VALUE". */
 static bool
 has_option(char **argv, int own, const char *option)
 {
+	const size_t len = strlen(option);
+
 	for (int i = 1; i < own; i++)
-		if (strcmp(argv[i], option) == 0)
+		if (strncmp(argv[i], option, len) == 0 &&
+			(argv[i][len] == '\0' || argv[i][len] == '='))
 			return true;
 	return false;
 }
@@ -368,5 +417,18 @@ eal_start(const char *program, int argc, char **argv, int own)
 	}
 	if (status != EXIT_SUCCESS)
 		(void)rte_eal_cleanup();
+	return status;
+}
+
+int
+eal_start_quietly(const char *program, int argc, char **argv, int own)
+{
+	int status;
+
+	if (!has_option(argv, own, "--log-level"))
+		start_log = open_memstream(&start_log_text, &start_log_size);
+	(void)rte_openlog_stream(start_log != NULL ? start_log : stderr);
+	status = eal_start(program, argc, argv, own);
+	(void)rte_openlog_stream(stderr);
 	return status;
 }

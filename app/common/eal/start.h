@@ -42,6 +42,13 @@ void eal_hint(FILE *out, const char *program, const char *own);
 int eal_start(const char *program, int argc, char **argv, int own);
 
 /**
+ * As eal_start(), for a program that ends after one task. The log goes to stderr. What is logged
+ * during the start is dropped; its last lines are printed if the start fails and only EAL knows the
+ * cause. With `--log-level` among the EAL options, everything is printed.
+ */
+int eal_start_quietly(const char *program, int argc, char **argv, int own);
+
+/**
  * Set up the signals of a long-running program. Call this before EAL starts, which takes a while.
  *
  * SIGINT, SIGTERM and SIGHUP end the program in order. SIGHUP stays ignored if it was, as under
