@@ -18,6 +18,7 @@
 #include <rte_errno.h>
 #include <rte_malloc.h>
 
+#include "counter.h"
 #include "rdma_pages.h"
 #include "rdma_provider.h"
 #include "rdma_stream_window.h"
@@ -170,7 +171,7 @@ static void
 fail(struct rdma_stream_receiver *r, int error, const char *why)
 {
 	RDMA_LOG(ERR, "stream: receiver stops: %s", why);
-	r->info.error = error;
+	COUNTER_SET(r->info.error, error);
 	__atomic_store_n(&r->phase, PHASE_FAILED, __ATOMIC_RELEASE);
 }
 
@@ -493,7 +494,7 @@ rdma_stream_receiver_control(struct rdma_stream_receiver *r)
 		if (conn_state(c) == CONN_BROKEN && c->qp)
 			rdma_qp_error(c->qp);
 		if (conn_state(c) == CONN_FLUSHED && conn_close(c))
-			r->info.rejoins++;
+			counter_add(&r->info.rejoins, 1);
 		if (conn_state(c) == CONN_NONE && now >= c->retry_at && !r->leaving)
 			conn_connect(r, c, STREAM_ATTACH);
 	}
@@ -528,7 +529,7 @@ window_begin(struct rdma_stream_receiver *r)
 	if (r->window.deliver != r->window.seen || r->used_flights)
 		return;
 	if (r->has_window && r->info.run == r->card.run && r->card.start > r->window.deliver) {
-		r->info.lost += r->card.start - r->window.deliver;
+		counter_add(&r->info.lost, r->card.start - r->window.deliver);
 		r->lost_before += r->card.start - r->window.deliver;
 	}
 	/* losses of the old run are not reported with packets of the new one */
@@ -537,8 +538,8 @@ window_begin(struct rdma_stream_receiver *r)
 	if (!r->has_window || r->info.run != r->card.run || r->card.start > r->window.deliver)
 		r->window.deliver = r->window.next = r->window.seen = r->card.start;
 	r->window.slots = r->card.slots;
-	r->info.run = r->card.run;
-	r->info.start = r->card.start;
+	counter_set(&r->info.run, r->card.run);
+	counter_set(&r->info.start, r->card.start);
 	r->end = STREAM_NONE;
 	r->tail_sent = r->seen_sent = r->card.start;
 	r->tail_at = 0;
@@ -579,20 +580,20 @@ packet_take(struct rdma_stream_receiver *r, const struct rdma_wc *wc, uint32_t b
 		wc->byte_len != RDMA_GRH_BYTES + sizeof(*h) + h->length ||
 		!from_sender(r, wc, (const uint8_t *)h - RDMA_GRH_BYTES) ||
 		wc->imm != (uint32_t)sequence || sequence >= STREAM_INVALID - UINT32_MAX) {
-		r->info.foreign++;
+		counter_add(&r->info.foreign, 1);
 		return false;
 	}
 	if (h->run != r->card.run) {
-		r->info.stale++;
+		counter_add(&r->info.stale, 1);
 		return false;
 	}
 	if (sequence < r->window.deliver) {
-		r->info.duplicate++;
+		counter_add(&r->info.duplicate, 1);
 		return false;
 	}
 	if (sequence >= r->window.deliver + r->window.size) {
 		/* too far ahead for the window: a READ of the head shows the cause */
-		r->info.stale++;
+		counter_add(&r->info.stale, 1);
 		r->arrived_at = 0;
 		return false;
 	}
@@ -601,16 +602,16 @@ packet_take(struct rdma_stream_receiver *r, const struct rdma_wc *wc, uint32_t b
 			stream_window_see(&r->window, sequence);
 		r->window.seen = sequence + 1;
 		stream_entry_fill(stream_entry(&r->window, sequence), buffer);
-		r->info.received++;
+		counter_add(&r->info.received, 1);
 		return true;
 	}
 	e = stream_entry(&r->window, sequence);
 	if (e->state >= ENTRY_HERE) {
-		r->info.duplicate++;
+		counter_add(&r->info.duplicate, 1);
 		return false;
 	}
 	stream_entry_fill(e, buffer);
-	r->info.received++;
+	counter_add(&r->info.received, 1);
 	return true;
 }
 
@@ -724,7 +725,7 @@ read_slots(struct rdma_stream_receiver *r)
 	r->used_flights++;
 	for (i = 0; i < f->nb; i++)
 		stream_entry(&r->window, f->first + i)->state = ENTRY_READING;
-	r->info.reads++;
+	counter_add(&r->info.reads, 1);
 	return true;
 }
 
@@ -767,7 +768,7 @@ read_head(struct rdma_stream_receiver *r)
 		return;
 	r->head_flight = true;
 	r->head_seen = r->window.seen;
-	r->info.head_reads++;
+	counter_add(&r->info.head_reads, 1);
 }
 
 /* Store one slot of a READ in the window. @return false: rejected, the caller frees the buffer */
@@ -782,12 +783,12 @@ slot_take(struct rdma_stream_receiver *r, uint64_t sequence, uint32_t buffer)
 	if (h->sequence == sequence && h->run == r->card.run && h->length <= r->card.payload_max &&
 		stream_crc(h, h + 1) == h->crc) {
 		stream_entry_fill(e, buffer);
-		r->info.repaired++;
+		counter_add(&r->info.repaired, 1);
 		return true;
 	}
 	e->state = ENTRY_MISSING;
 	if (h->sequence == sequence) {
-		r->info.wrong_crc++;
+		counter_add(&r->info.wrong_crc, 1);
 	} else if (h->sequence != STREAM_INVALID && h->sequence > sequence) {
 		stream_entry_lose(&r->window, e);
 		return false;
@@ -796,7 +797,7 @@ slot_take(struct rdma_stream_receiver *r, uint64_t sequence, uint32_t buffer)
 		 * The slot is being written, or a forged packet made the window advance to it. A
 		 * READ of the head distinguishes the two.
 		 */
-		r->info.not_written++;
+		counter_add(&r->info.not_written, 1);
 		r->arrived_at = 0;
 	}
 	stream_window_again(&r->window, sequence, sequence + 1, r->hz / 1000000 * SLOT_RETRY_US);
@@ -821,7 +822,7 @@ slots_done(struct rdma_stream_receiver *r, struct flight *f, bool success)
 			stream_window_again(&r->window, s, s + 1, r->hz / 1000000 * SLOT_RETRY_US);
 		}
 	}
-	r->info.read_errors += !success;
+	counter_add(&r->info.read_errors, !success);
 }
 
 /* Drop the packets from `head` on: the sender has not published them, so they were forged. */
@@ -834,7 +835,7 @@ window_truncate(struct rdma_stream_receiver *r, uint64_t head)
 
 		if (e->state == ENTRY_HERE) {
 			buffer_free(r, e->buffer);
-			r->info.foreign++;
+			counter_add(&r->info.foreign, 1);
 		}
 		e->state = ENTRY_MISSING;
 	}
@@ -882,7 +883,7 @@ nack_send(struct rdma_stream_receiver *r)
 		(n = stream_window_take(&r->window, r->attr.range_max, &first)) > 0) {
 		nack->range[nack->nb].first = first;
 		nack->range[nack->nb++].count = n;
-		r->info.nacks += n;
+		counter_add(&r->info.nacks, n);
 		stream_window_again(
 			&r->window, first, first + n, r->hz / 1000000 * r->attr.nack_again_us);
 	}
@@ -987,8 +988,8 @@ card_take(struct rdma_stream_receiver *r, uint32_t length)
 		fail(r, -EKEYREJECTED, "the sender has not proved itself");
 		return;
 	}
-	r->info.slots = card->slots;
-	r->info.payload = card->payload_max;
+	COUNTER_SET(r->info.slots, card->slots);
+	COUNTER_SET(r->info.payload, card->payload_max);
 	if (card->payload_max > r->attr.payload_max || card->slots > r->attr.buffers ||
 		!rte_is_power_of_2(card->slots) ||
 		card->slot_bytes !=
@@ -1000,7 +1001,7 @@ card_take(struct rdma_stream_receiver *r, uint32_t length)
 		r->card_pending = true;
 		r->refusals = 0;
 		r->beat = 0;
-		r->info.joins++;
+		counter_add(&r->info.joins, 1);
 		if (r->has_window)
 			stream_window_give_up(&r->window);
 		phase_change(r, PHASE_CARD, PHASE_RUN);
@@ -1029,7 +1030,7 @@ request_done(struct rdma_stream_receiver *r, const struct rdma_wc *wc)
 		c->tail = false;
 		r->tail_flights--;
 		if (success && r->leave_flight)
-			r->info.state = RDMA_STREAM_LEFT;
+			COUNTER_SET(r->info.state, RDMA_STREAM_LEFT);
 		else if (!success)
 			r->tail_at = 0;
 		break;
@@ -1084,7 +1085,7 @@ window_deliver(struct rdma_stream_receiver *r, struct rdma_stream_packet *packet
 			.buffer = e->buffer,
 			.lost = r->lost_before};
 		r->lost_before = 0;
-		r->info.held++;
+		COUNTER_SET(r->info.held, r->info.held + 1);
 	}
 	return got;
 }
@@ -1100,14 +1101,15 @@ state_update(struct rdma_stream_receiver *r)
 	for (unsigned int i = 0; i < r->attr.reads; i++)
 		up |= conn_state(&r->conn[i]) == CONN_UP;
 	if (phase == PHASE_FAILED)
-		r->info.state = RDMA_STREAM_FAILED;
+		COUNTER_SET(r->info.state, RDMA_STREAM_FAILED);
 	else if (r->has_window && r->end != STREAM_NONE && r->window.deliver >= r->end &&
 		!r->card_pending)
-		r->info.state = RDMA_STREAM_ENDED;
+		COUNTER_SET(r->info.state, RDMA_STREAM_ENDED);
 	else
-		r->info.state = phase == PHASE_RUN && up && !r->card_pending ? RDMA_STREAM_JOINED
-									     : RDMA_STREAM_JOINING;
-	r->info.next = r->window.next;
+		COUNTER_SET(r->info.state,
+			phase == PHASE_RUN && up && !r->card_pending ? RDMA_STREAM_JOINED
+								     : RDMA_STREAM_JOINING);
+	counter_set(&r->info.next, r->window.next);
 }
 
 uint16_t
@@ -1149,7 +1151,7 @@ rdma_stream_release(
 {
 	for (uint16_t i = 0; i < n; i++)
 		buffer_free(r, packet[i].buffer);
-	r->info.held -= n;
+	COUNTER_SET(r->info.held, r->info.held - n);
 }
 
 void
@@ -1157,14 +1159,14 @@ rdma_stream_leave(struct rdma_stream_receiver *r)
 {
 	r->leaving = true;
 	if (phase_of(r) != PHASE_RUN)
-		r->info.state = RDMA_STREAM_LEFT;
+		COUNTER_SET(r->info.state, RDMA_STREAM_LEFT);
 }
 
 int
 rdma_stream_receiver_info_get(
 	const struct rdma_stream_receiver *r, struct rdma_stream_receiver_info *info)
 {
-	*info = r->info;
+	counters_get(info, &r->info, sizeof(*info));
 	return 0;
 }
 

@@ -17,6 +17,7 @@
 #include <rte_errno.h>
 #include <rte_malloc.h>
 
+#include "counter.h"
 #include "rdma_pages.h"
 #include "rdma_provider.h"
 #include "rdma_stream_wire.h"
@@ -467,7 +468,7 @@ sender_request(struct rdma_stream_sender *s, const struct rdma_event *event)
 	}
 	if (ret == 0)
 		return;
-	s->refused++;
+	counter_add(&s->refused, 1);
 	if (rdma_conn_reject(event->conn, &ret, sizeof(ret)) < 0)
 		rdma_conn_destroy(event->conn);
 }
@@ -509,7 +510,7 @@ rdma_stream_sender_control(struct rdma_stream_sender *s)
 			(void)member_state_change(m, MEMBER_JOINING, MEMBER_REMOVED);
 		/* a member that rejects the card closes the connection */
 		if (m->conn[0].ended && member_state_change(m, MEMBER_INVITED, MEMBER_REMOVED))
-			s->refused++;
+			counter_add(&s->refused, 1);
 		if (state_of(m) == MEMBER_REMOVED) {
 			(void)member_close(m);
 			continue;
@@ -566,7 +567,7 @@ member_admit(struct rdma_stream_sender *s, struct member *m)
 		return;
 	}
 	/* the lowest tail includes the new member from now on */
-	s->tail = RTE_MIN(s->tail, m->tail);
+	counter_set(&s->tail, RTE_MIN(s->tail, m->tail));
 }
 
 static void
@@ -585,7 +586,7 @@ member_prove(struct rdma_stream_sender *s, struct member *m, const void *message
 		proved = true;
 	}
 	if (!proved) {
-		s->info.refused_proof++;
+		counter_add(&s->info.refused_proof, 1);
 		(void)member_state_change(m, MEMBER_JOINING, MEMBER_REMOVED);
 		return;
 	}
@@ -618,7 +619,7 @@ member_nacks(struct rdma_stream_sender *s, struct member *m, const struct stream
 	}
 	return;
 wrong:
-	s->info.removed_wrong++;
+	counter_add(&s->info.removed_wrong, 1);
 	member_remove(m);
 }
 
@@ -639,7 +640,7 @@ message_take(struct rdma_stream_sender *s, const struct rdma_wc *wc)
 	} else if (is_admitted(state) && type == STREAM_NACKS) {
 		member_nacks(s, m, (void *)message_at(s, m, wc->wr_id), wc->byte_len);
 	} else if (state == MEMBER_JOINING || is_admitted(state)) {
-		s->info.removed_wrong++;
+		counter_add(&s->info.removed_wrong, 1);
 		(void)member_state_change(m, state, MEMBER_REMOVED);
 	}
 	if (is_admitted(state_of(m)))
@@ -656,16 +657,16 @@ member_poll(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 	char text[RDMA_ADDRESS_LEN];
 
 	if (beat && tail > s->head) {
-		s->info.removed_wrong++;
+		counter_add(&s->info.removed_wrong, 1);
 		member_remove(m);
 		return false;
 	}
 	/* the first WRITE of the member accepts the card */
 	if (beat && member_state_change(m, MEMBER_INVITED, MEMBER_ACTIVE))
-		s->info.joined++;
+		counter_add(&s->info.joined, 1);
 	if (__atomic_load_n(&m->line->left, __ATOMIC_ACQUIRE) &&
 		member_state_change(m, MEMBER_ACTIVE, MEMBER_REMOVED)) {
-		s->info.left++;
+		counter_add(&s->info.left, 1);
 		return false;
 	}
 	if (beat != m->beat) {
@@ -676,7 +677,7 @@ member_poll(struct rdma_stream_sender *s, struct member *m, uint64_t silence)
 		/* a forged packet can raise `seen` of a member until it READs the head */
 		m->seen = RTE_MAX(m->seen, RTE_MAX(m->tail, RTE_MIN(seen, s->head)));
 	} else if (s->poll_cycles - m->beat_at > silence) {
-		s->info.removed_silent++;
+		counter_add(&s->info.removed_silent, 1);
 		RDMA_LOG(NOTICE, "stream: member %u, %s, was silent for %u ms: removed", m->number,
 			rdma_address_text((const struct sockaddr *)&m->addr, text),
 			s->attr.silence_ms);
@@ -728,8 +729,8 @@ sender_poll_members(struct rdma_stream_sender *s)
 		if (m->tail != m->seen)
 			seen = RTE_MIN(seen, m->seen);
 	}
-	s->info.members = members;
-	s->tail = lowest;
+	COUNTER_SET(s->info.members, members);
+	counter_set(&s->tail, lowest);
 	s->seen = seen;
 }
 
@@ -746,7 +747,7 @@ sender_complete(struct rdma_stream_sender *s)
 		n = rdma_poll_cq(s->ud_cq, wc, RTE_DIM(wc));
 		for (uint16_t i = 0; i < n; i++) {
 			if (wc[i].status != RDMA_WC_SUCCESS)
-				s->info.send_errors++;
+				counter_add(&s->info.send_errors, 1);
 			/* upper half: number of the request; requests complete in order */
 			s->completed += (uint16_t)((uint16_t)(wc[i].wr_id >> 48) - s->completed);
 			s->sent = s->posted - ((s->posted - wc[i].wr_id) & ((1ULL << 48) - 1));
@@ -811,7 +812,7 @@ sender_resend(struct rdma_stream_sender *s)
 		}
 		if (first < end) {
 			n = sender_post(s, first, end, true);
-			s->info.resent += n;
+			counter_add(&s->info.resent, n);
 			if (n) {
 				s->resend_request = s->requests;
 				s->resend_lowest = RTE_MIN(s->resend_lowest, first);
@@ -897,7 +898,7 @@ rdma_stream_next(struct rdma_stream_sender *s)
 			sender_complete(s);
 			sender_poll_members(s);
 			if (!slot_free(s)) {
-				s->info.full++;
+				counter_add(&s->info.full, 1);
 				return NULL;
 			}
 		}
@@ -923,7 +924,7 @@ rdma_stream_commit(struct rdma_stream_sender *s, uint32_t length)
 	slot->crc = header.crc;
 	slot->reserved = 0;
 	__atomic_store_n(&slot->sequence, s->head, __ATOMIC_RELEASE);
-	s->head++;
+	counter_add(&s->head, 1);
 	s->open = false;
 	__atomic_store_n(&s->head_block->head, s->head, __ATOMIC_RELEASE);
 	if (s->head - s->posted >= SEND_BURST)
@@ -949,11 +950,11 @@ int
 rdma_stream_sender_info_get(
 	const struct rdma_stream_sender *s, struct rdma_stream_sender_info *info)
 {
-	*info = s->info;
+	counters_get(info, &s->info, sizeof(*info));
 	info->run = s->run;
-	info->head = s->head;
-	info->tail = s->tail;
-	info->refused = s->refused;
+	info->head = counter_get(&s->head);
+	info->tail = counter_get(&s->tail);
+	info->refused = counter_get(&s->refused);
 	return 0;
 }
 

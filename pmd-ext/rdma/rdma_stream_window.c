@@ -62,7 +62,7 @@ stream_window_see(struct stream_window *w, uint64_t end)
 	if (w->repair)
 		range_add(w, RANGE_NEW, first, end, w->gather);
 	else
-		*w->lost += end - first;
+		counter_add(w->lost, end - first);
 }
 
 void

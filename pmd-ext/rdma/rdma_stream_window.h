@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "counter.h"
+
 #define STREAM_NO_BUFFER UINT32_MAX
 
 enum entry_state {
@@ -87,7 +89,7 @@ static inline void
 stream_entry_lose(struct stream_window *w, struct stream_entry *e)
 {
 	e->state = ENTRY_LOST;
-	(*w->lost)++;
+	counter_add(w->lost, 1);
 }
 
 /** Note that packets before `end` exist. Those beyond `seen` become missing. */

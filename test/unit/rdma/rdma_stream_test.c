@@ -4,12 +4,15 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #include <openssl/evp.h>
 #include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_ether.h>
+
+#include "counter.h"
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
@@ -296,6 +299,51 @@ test_wrap(void **state)
 	assert_int_equal(rig.receiver[1].packets, 300);
 	assert_int_equal(rig_info(1).repaired, 6);
 	assert_true(rig_info(1).next > UINT32_MAX);
+}
+
+/* ---- counters -------------------------------------------------------------------------------- */
+
+/* A thread that reads the counters of both ends, and what it has found. */
+struct reader {
+	pthread_t thread;
+	bool stop;
+	uint64_t reads;
+	uint64_t wrong;
+};
+
+static void *
+read_info(void *arg)
+{
+	struct rdma_stream_sender_info s = {0}, s_before;
+	struct rdma_stream_receiver_info r = {0}, r_before;
+	struct reader *reader = arg;
+
+	for (; !__atomic_load_n(&reader->stop, __ATOMIC_ACQUIRE); counter_add(&reader->reads, 1)) {
+		s_before = s;
+		r_before = r;
+		s = rig_sender_info();
+		r = rig_info(1);
+		reader->wrong += s.head < s_before.head || s.tail < s_before.tail ||
+			r.received < r_before.received || r.repaired < r_before.repaired;
+	}
+	return NULL;
+}
+
+static void
+test_info_of_any_lcore(void **state)
+{
+	struct reader reader = {0};
+
+	two();
+	assert_int_equal(pthread_create(&reader.thread, NULL, read_info, &reader), 0);
+	do {
+		lose(rig.next, rig.next + 1);
+		rig_send(RIG_SLOTS);
+		rig_all(1);
+	} while (counter_get(&reader.reads) < 100);
+	__atomic_store_n(&reader.stop, true, __ATOMIC_RELEASE);
+	assert_int_equal(pthread_join(reader.thread, NULL), 0);
+	assert_int_equal(reader.wrong, 0);
 }
 
 /* ---- slow, late and dying ends --------------------------------------------------------------- */
@@ -1267,6 +1315,7 @@ main(void)
 		STREAM_TEST(test_overdue_tail),
 		STREAM_TEST(test_duplicates),
 		STREAM_TEST(test_wrap),
+		STREAM_TEST(test_info_of_any_lcore),
 		STREAM_TEST(test_wait_is_bounded),
 		STREAM_TEST(test_wait_during_repair),
 		STREAM_TEST(test_silent_member),
