@@ -148,7 +148,8 @@ struct gk_ops {
 	 * Start to serve the rings (cuda: launch the persistent kernel). Each ring begins at
 	 * gk_done.done: at batch 0 on a zeroed channel, otherwise where it was stopped. cuda:
 	 * clears `quit` and creates a SCHED_OTHER thread with the CPU affinity of the caller.
-	 * @return 0; -EBUSY: the gangs are running; -EINVAL: a doorbell and gk_done disagree
+	 * @return 0; -EBUSY: the gangs are running; -EINVAL: the rings cannot be continued, see
+	 *   gk_start_check()
 	 */
 	int (*start)(struct gk *gk);
 
@@ -236,6 +237,16 @@ int gk_work_check(
  */
 int gk_descriptor_check(
 	const struct gk_config *config, const struct gk_work *work, char *why, size_t size);
+
+/**
+ * Check whether the rings of stopped gangs can be continued. start() does the same check. A gang
+ * that was ended during a batch (by the watchdog, or by a crash of the kernel) cannot repeat it:
+ * packets that it has released may have been overwritten, and the samples that it has added to dark
+ * accumulators would be added again. Create new gangs on a zeroed channel then.
+ * @param why,size  as gk_config_check()
+ * @return 0 or -EINVAL
+ */
+int gk_start_check(const struct gk_config *config, char *why, size_t size);
 
 #ifdef __cplusplus
 }

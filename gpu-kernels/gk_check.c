@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checks of configurations and descriptors. Gangs, which check every batch, pass no buffer. */
+/*
+ * Checks of configurations, descriptors and rings. Gangs, which check every batch, pass no buffer.
+ */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -399,5 +401,37 @@ gk_work_check(const struct gk_config *c, const struct gk_work *work, char *text,
 			    (const struct gk_frame *)(c->frames + work->slot[i] * stride),
 			    work->slot[i]) != 0)
 			return -EINVAL;
+	return 0;
+}
+
+int
+gk_start_check(const struct gk_config *c, char *text, size_t size)
+{
+	const struct reason why = {text, size};
+
+	for (uint32_t i = 0; i < c->gangs; i++) {
+		const struct gk_done *line = &c->channel->done[i];
+		const uint32_t done = __atomic_load_n(&line->done, __ATOMIC_ACQUIRE);
+		const uint32_t raw = __atomic_load_n(&line->raw, __ATOMIC_ACQUIRE);
+		const uint32_t left =
+			__atomic_load_n(&c->channel->bell.head[i], __ATOMIC_ACQUIRE) - done;
+		/* a gang that refuses a descriptor (-EINVAL) has not begun the batch */
+		const int error = (int)__atomic_load_n(&line->error, __ATOMIC_ACQUIRE);
+
+		if (left > GK_RING_SIZE)
+			return refuse(&why,
+				"gang %u has %u unfinished batches, expected at most %d", i, left,
+				GK_RING_SIZE);
+		if (raw != done)
+			return refuse(&why,
+				"gang %u was ended in batch %u, whose packets it has released, "
+				"expected new gangs on a zeroed channel",
+				i, done);
+		if (left > 0 && (error == -ETIMEDOUT || error == -EIO))
+			return refuse(&why,
+				"gang %u was ended with %u unfinished batches, expected new gangs "
+				"on a zeroed channel",
+				i, left);
+	}
 	return 0;
 }

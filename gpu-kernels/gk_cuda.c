@@ -768,7 +768,6 @@ static int
 cuda_start(struct gk *gk)
 {
 	struct gk_channel *channel = gk->config.channel;
-	uint32_t head;
 	int ret;
 
 	ret = is_running(gk);
@@ -778,17 +777,14 @@ cuda_start(struct gk *gk)
 		return -EIO;
 	stop_beat(gk);
 	gk->running = false;
-	for (uint32_t i = 0; i < gk->config.gangs; i++) {
-		head = __atomic_load_n(&channel->bell.head[i], __ATOMIC_ACQUIRE);
-		gk->args.first[i] = channel->done[i].done;
-		if (head - gk->args.first[i] > GK_RING_SIZE)
-			return refuse(-EINVAL,
-				"gang %u has %u unfinished batches, expected at most %d", i,
-				head - gk->args.first[i], GK_RING_SIZE);
-	}
+	ret = gk_start_check(&gk->config, why, sizeof(why));
+	if (ret != 0)
+		return ret;
 	__atomic_store_n(&channel->bell.quit, 0, __ATOMIC_RELEASE);
-	for (uint32_t i = 0; i < gk->config.gangs; i++)
+	for (uint32_t i = 0; i < gk->config.gangs; i++) {
+		gk->args.first[i] = channel->done[i].done;
 		__atomic_store_n(&channel->done[i].error, 0, __ATOMIC_RELEASE);
+	}
 	gk->quit = 0;
 	ret = enter(gk);
 	if (ret != 0)

@@ -201,7 +201,8 @@ host_start(struct gk *gk)
 {
 	struct gk_channel *channel = gk->config.channel;
 	enum gang_phase phase;
-	uint32_t i, out;
+	uint32_t i;
+	int ret;
 
 	for (i = 0; i < gk->config.gangs; i++) {
 		phase = gang_claim_phase(
@@ -210,15 +211,10 @@ host_start(struct gk *gk)
 			snprintf(reason, sizeof(reason), "gang %u is running", i);
 			return -EBUSY;
 		}
-		out = __atomic_load_n(&channel->bell.head[i], __ATOMIC_ACQUIRE) -
-			channel->done[i].done;
-		if (out > GK_RING_SIZE) {
-			snprintf(reason, sizeof(reason),
-				"gang %u has %u unfinished batches, expected at most %d", i, out,
-				GK_RING_SIZE);
-			return -EINVAL;
-		}
 	}
+	ret = gk_start_check(&gk->config, reason, sizeof(reason));
+	if (ret != 0)
+		return ret;
 	for (i = 0; i < gk->config.gangs; i++) {
 		__atomic_store_n(&channel->done[i].error, 0, __ATOMIC_RELEASE);
 		atomic_store_explicit(&gk->gang[i].claim,

@@ -603,6 +603,27 @@ test_crash(void **state)
 	gk_cuda_ops.destroy(gk);
 }
 
+/* Gangs that the watchdog ended during a batch do not start again. */
+static void
+test_ended_in_batch(void **state)
+{
+	struct gk_channel *channel = config.channel;
+	struct gk *gk = created();
+
+	assert_int_equal(gk_cuda_ops.start(gk), 0);
+	channel->bell.head[1] = 1;
+	channel->done[1].raw = 1;
+	channel->done[0].error = channel->done[1].error = (uint32_t)-ETIMEDOUT;
+	__atomic_store_n(&gpu.running, 0, __ATOMIC_RELAXED);
+	assert_int_equal(gk_cuda_ops.stop(gk), -ETIMEDOUT);
+	assert_int_equal(gk_cuda_ops.start(gk), -EINVAL);
+	assert_non_null(strstr(gk_cuda_ops.why(), "gang 1 was ended in batch 0"));
+	assert_int_equal(gpu.running, 0);
+	channel->done[1].done = 1;
+	assert_int_equal(gk_cuda_ops.start(gk), 0);
+	gk_cuda_ops.destroy(gk);
+}
+
 /* A GPU with the required instructions may have too little shared memory. */
 static void
 test_gpus_that_cannot(void **state)
@@ -643,6 +664,7 @@ main(void)
 		TEST(test_failures),
 		TEST(test_destroy_without_cuda),
 		TEST(test_crash),
+		TEST(test_ended_in_batch),
 		TEST(test_gpus_that_cannot),
 	};
 

@@ -443,11 +443,57 @@ test_refused_descriptor(void **state)
 	stage_close(&s);
 }
 
+/*
+ * A gang that was ended during a batch, as the watchdog does, cannot repeat it: start() refuses and
+ * changes nothing. Frames of later batches may be in packets that the gang has released.
+ */
+static void
+test_ended_in_batch(void **state)
+{
+	static const struct {
+		uint32_t raw, head;
+		int error;
+		const char *why; /* NULL: start() succeeds */
+	} cases[] = {
+		{3, 3, -ETIMEDOUT, NULL}, /* all batches were done */
+		{3, 4, -EINVAL, NULL},	  /* a refused descriptor, corrected since */
+		{4, 4, -ETIMEDOUT, "gang 1 was ended in batch 3, whose packets it has released"},
+		{4, 4, 0, "gang 1 was ended in batch 3, whose packets it has released"},
+		{3, 4, -ETIMEDOUT, "gang 1 was ended with 1 unfinished batches"},
+		{3, 5, -EIO, "gang 1 was ended with 2 unfinished batches"},
+	};
+	uint64_t rng = rig_seed("ended in a batch");
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct gk_channel *channel;
+		struct stage s = {0};
+		int wanted;
+
+		stage_open(&s, 2, 3, &rng);
+		channel = s.rig.config.channel;
+		channel->bell.head[1] = cases[i].head;
+		channel->done[1].raw = cases[i].raw;
+		channel->done[1].error = (uint32_t)cases[i].error;
+		wanted = cases[i].why ? -EINVAL : 0;
+		assert_int_equal(gk_start_check(&s.rig.config, NULL, 0), wanted);
+		assert_int_equal(s.rig.ops->start(s.rig.gk), wanted);
+		if (wanted != 0) {
+			assert_ptr_equal(strstr(s.rig.ops->why(), cases[i].why), s.rig.ops->why());
+			assert_int_equal(channel->done[1].error, (uint32_t)cases[i].error);
+			assert_int_equal(s.rig.ops->poll(s.rig.gk, 1, 0), 0);
+		} else {
+			assert_int_equal(channel->done[1].error, 0);
+		}
+		stage_close(&s);
+	}
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stop_finishes),
+		cmocka_unit_test(test_ended_in_batch),
 		cmocka_unit_test(test_starts_again),
 		cmocka_unit_test(test_refused_descriptor),
 		cmocka_unit_test(test_packets_anywhere),
