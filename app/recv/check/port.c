@@ -21,6 +21,7 @@
 #include "check/check.h"
 #include "check/memory.h"
 #include "check/port.h"
+#include "ethdev_conf.h"
 #include "ethdev_find.h"
 #include "port/pools.h"
 #include "port/port.h"
@@ -120,7 +121,7 @@ check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 		p->max_queues = 1;
 	p->ring_min = info.rx_desc_lim.nb_min;
 	p->ring_max = info.rx_desc_lim.nb_max;
-	p->max_mtu = port_mtu_max(&info);
+	p->max_mtu = ethdev_mtu_max(&info);
 	p->checksums = port_checksums(&info);
 }
 
@@ -230,7 +231,7 @@ try_queues(struct check_port *p, const struct settings *s, uint16_t id, struct r
 	const bool split = header != NULL;
 	uint64_t offloads =
 		split ? RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT : 0;
-	struct rte_eth_conf conf = {0};
+	struct rte_eth_conf conf;
 	struct rte_eth_dev_info info;
 	union rte_eth_rxseg segments[2] = {0};
 	struct rte_eth_rxconf rx;
@@ -239,8 +240,8 @@ try_queues(struct check_port *p, const struct settings *s, uint16_t id, struct r
 	ret = rte_eth_dev_info_get(id, &info);
 	if (ret == 0) {
 		offloads |= port_checksums(&info);
+		conf = ethdev_conf(&info, p->settings->mtu);
 		conf.rxmode.offloads = offloads;
-		conf.rxmode.mtu = port_mtu(p->settings, &info);
 		/* a RoCE device sends, too */
 		if (p->settings->rdma[0] != '\0')
 			conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;

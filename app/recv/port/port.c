@@ -19,6 +19,7 @@
 
 #include <rdma.h>
 
+#include "ethdev_conf.h"
 #include "ethdev_find.h"
 #include "log.h"
 #include "port/memory.h"
@@ -78,25 +79,9 @@ port_replays(const struct port_settings *s)
 }
 
 uint32_t
-port_mtu_max(const struct rte_eth_dev_info *info)
-{
-	const uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
-	const uint32_t most = info->max_mtu != 0 ? info->max_mtu : UINT16_MAX;
-
-	/*
-	 * As in eth_dev_get_overhead_len(): if a driver reports both, the overhead is the
-	 * difference between the length and the MTU; if it reports no MTU, header and CRC are
-	 * subtracted.
-	 */
-	if (info->max_rx_pktlen <= overhead || (most != UINT16_MAX && info->max_rx_pktlen > most))
-		return most;
-	return RTE_MIN(most, info->max_rx_pktlen - overhead);
-}
-
-uint32_t
 port_mtu(const struct port_settings *s, const struct rte_eth_dev_info *info)
 {
-	return RTE_MIN(s->mtu, port_mtu_max(info));
+	return RTE_MIN(s->mtu, ethdev_mtu_max(info));
 }
 
 static bool
@@ -426,8 +411,7 @@ static int
 setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_info *info)
 {
 	const uint64_t split = RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT;
-	struct rte_eth_conf conf = {
-		.rxmode.offloads = (p->split ? split : 0) | port_checksums(info)};
+	struct rte_eth_conf conf = ethdev_conf(info, p->settings->mtu);
 	union rte_eth_rxseg segments[2] = {0};
 	struct rte_eth_rxconf rx = info->default_rxconf;
 	const unsigned int socket = rte_eth_dev_socket_id(p->id); /* -1: any */
@@ -435,8 +419,7 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	uint16_t sent = p->rdma ? PORT_TX_DESCRIPTORS : 0;
 	int ret;
 
-	conf.rxmode.mtu = port_mtu(p->settings, info);
-	conf.intr_conf.rmv = (*info->dev_flags & RTE_ETH_DEV_INTR_RMV) != 0;
+	conf.rxmode.offloads = (p->split ? split : 0) | port_checksums(info);
 	if (p->rdma)
 		conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 	ret = rte_eth_dev_configure(p->id, p->nb_queues, p->rdma ? p->nb_queues : 0, &conf);

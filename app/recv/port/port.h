@@ -90,9 +90,6 @@ bool port_replays(const struct port_settings *s);
 int port_reaches_gpu(
 	const struct port_settings *s, int gpu, const char *gpu_name, char *why, size_t size);
 
-/** Return the largest MTU that rte_eth_dev_configure() accepts. */
-uint32_t port_mtu_max(const struct rte_eth_dev_info *info);
-
 /** Return the MTU to request: that of the settings, limited to the port's maximum. */
 uint32_t port_mtu(const struct port_settings *s, const struct rte_eth_dev_info *info);
 

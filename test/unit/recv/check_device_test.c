@@ -3,6 +3,7 @@
 
 #include "check/multicast.h"
 #include "check_rig.h"
+#include "ethdev_conf.h"
 
 static void
 test_gpu(void **state)
@@ -339,7 +340,7 @@ test_mtu_max(void **state)
 	const struct port_settings s = {.mtu = 9000};
 	struct rte_eth_dev_info info = {.max_mtu = 9702, .max_rx_pktlen = 9728};
 
-	assert_int_equal(port_mtu_max(&info), 9702);
+	assert_int_equal(ethdev_mtu_max(&info), 9702);
 	assert_int_equal(port_mtu(&s, &info), 9000);
 	/* a frame length without the checksum */
 	info = (struct rte_eth_dev_info){.max_mtu = 1500, .max_rx_pktlen = 1514};

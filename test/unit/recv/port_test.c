@@ -20,6 +20,8 @@
 #include <rte_ethdev.h>
 #include <rte_log.h>
 
+#include <ethdev_driver.h>
+
 #include "ethdev_find.h"
 #include "port/memory.h"
 #include "port/placement.h"
@@ -213,6 +215,27 @@ promiscuous_is_refused(void **state)
 	promiscuous = -ENOTSUP;
 	assert_int_equal(open_port("net_null0", 1, RX_STEERING_AUTO, text, sizeof(text)), 1);
 	assert_string_equal(text, "");
+}
+
+/* The port reports that its device was unplugged, if the driver can. */
+static void
+removal_is_reported(void **state)
+{
+	struct rte_eth_conf conf;
+	char text[1024];
+	uint32_t *flags;
+	uint16_t id;
+
+	assert_int_equal(rte_eth_dev_get_port_by_name("net_null0", &id), 0);
+	flags = &rte_eth_devices[id].data->dev_flags;
+	assert_int_equal(open_port("net_null0", 1, RX_STEERING_AUTO, text, sizeof(text)), 1);
+	assert_int_equal(rte_eth_dev_conf_get(id, &conf), 0);
+	assert_int_equal(conf.intr_conf.rmv, 0);
+	*flags |= RTE_ETH_DEV_INTR_RMV;
+	assert_int_equal(open_port("net_null0", 1, RX_STEERING_AUTO, text, sizeof(text)), 1);
+	assert_int_equal(rte_eth_dev_conf_get(id, &conf), 0);
+	assert_int_equal(conf.intr_conf.rmv, 1);
+	*flags &= ~RTE_ETH_DEV_INTR_RMV;
 }
 
 /*
@@ -441,6 +464,7 @@ main(int argc, char **argv)
 		PORT(a_replay_says_nothing),
 		PORT(a_replay_that_waits_drops_nothing),
 		PORT(promiscuous_is_refused),
+		PORT(removal_is_reported),
 		PORT(rules_have_the_addresses),
 		PORT(roce_is_steered_by_source),
 		PORT(roce_of_any_source_is_spread),

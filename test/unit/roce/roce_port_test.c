@@ -13,7 +13,10 @@
 #include <rte_ethdev.h>
 #include <rte_ip.h>
 
+#include <ethdev_driver.h>
+
 #include "rdma_roce.h"
+#include "ring_port.h"
 
 static struct rig rig;
 
@@ -246,6 +249,30 @@ test_arguments(void **state)
 	rig_close(&rig);
 }
 
+/* A port that the provider configures reports that its device was unplugged, if the driver can. */
+static void
+test_removal_events(void **state)
+{
+	struct rte_eth_conf conf;
+	struct rte_ring *rx, *tx;
+	struct rdma_dev *dev;
+	uint16_t port;
+
+	port = ring_port_make("removable", 64, 1, &rx, &tx);
+	for (int flagged = 0; flagged < 2; flagged++) {
+		if (flagged)
+			rte_eth_devices[port].data->dev_flags |= RTE_ETH_DEV_INTR_RMV;
+		dev = rdma_dev_open("roce:port=net_ring_removable,ip=10.0.0.1/24");
+		assert_non_null(dev);
+		assert_int_equal(rte_eth_dev_conf_get(port, &conf), 0);
+		assert_int_equal(conf.intr_conf.rmv, flagged);
+		assert_int_equal(rdma_dev_close(dev), 0);
+	}
+	assert_int_equal(rte_eth_dev_close(port), 0);
+	rte_ring_free(rx);
+	rte_ring_free(tx);
+}
+
 static int
 setup(void **state)
 {
@@ -265,6 +292,7 @@ main(void)
 		cmocka_unit_test(test_copy),
 		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_arguments),
+		cmocka_unit_test(test_removal_events),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

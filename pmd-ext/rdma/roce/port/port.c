@@ -17,6 +17,7 @@
 #include "engine/frame.h"
 #include "engine/engine.h"
 #include "engine/pages.h"
+#include "ethdev_conf.h"
 #include "port/port.h"
 #include "rdma_roce.h"
 
@@ -197,19 +198,6 @@ is_client_of_socket(const struct rte_eth_dev_info *info, char *socket, size_t si
 	return true;
 }
 
-/** Largest MTU that rte_eth_dev_configure() accepts. */
-static uint16_t
-mtu_max(const struct rte_eth_dev_info *info)
-{
-	const uint16_t most = info->max_mtu ? info->max_mtu : UINT16_MAX;
-	const uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
-
-	/* without a maximum MTU, the longest frame without header and FCS is the limit */
-	if (most != UINT16_MAX || info->max_rx_pktlen <= overhead)
-		return most;
-	return RTE_MIN(info->max_rx_pktlen - overhead, (uint32_t)UINT16_MAX);
-}
-
 /** Configure and start a port that the application has not configured. */
 static int
 port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
@@ -218,14 +206,12 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 		(RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP);
 	const uint16_t queues = dev->queue + dev->nb_poll_groups;
 	struct roce_port *port = dev->shared;
-	uint16_t q, rxd = DESCRIPTORS, txd = DESCRIPTORS, mtu = RTE_ETHER_MTU;
-	struct rte_eth_conf conf = {0};
+	const uint16_t mtu = RTE_MAX(dev->mtu + RDMA_ROCE_OVERHEAD, RTE_ETHER_MTU);
+	struct rte_eth_conf conf = ethdev_conf(info, mtu);
+	uint16_t q, rxd = DESCRIPTORS, txd = DESCRIPTORS;
 	char socket[128];
 	int ret;
 
-	if (dev->mtu + RDMA_ROCE_OVERHEAD > mtu)
-		mtu = dev->mtu + RDMA_ROCE_OVERHEAD;
-	conf.rxmode.mtu = RTE_MIN(mtu, mtu_max(info));
 	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 	if (queues > 1 && !dev->handover && rss) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
