@@ -11,11 +11,12 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "egress/store_client.c"
+#include "egress/store_client_private.h"
 
 #define BATCHES 8 /* held, all of table 1; every second one is assigned to this store */
 #define STORE	0
@@ -211,14 +212,14 @@ test_heartbeat(void **state)
 	unsigned int i;
 
 	may_send = true;
-	for (i = 0; i < 10 * WAITING_HEARTBEAT_MS; i++, now++)
+	for (i = 0; i < 10 * STORE_CLIENT_HEARTBEAT_MS; i++, now++)
 		assert_false(say(XFER_STATUS));
 	assert_in_range(messages, 9, 10);
 	assert_int_equal(last.type, XFER_STATUS);
 	/* not before REASSIGNED and HELD are complete, which have a deadline */
 	sender->all_lists_sent = false;
 	sender->lists_sent = 2 * XFER_TABLES - 1;
-	for (i = 0, messages = 0; i < 2; i++, now += WAITING_HEARTBEAT_MS) {
+	for (i = 0, messages = 0; i < 2; i++, now += STORE_CLIENT_HEARTBEAT_MS) {
 		assert_false(say(XFER_STATUS));
 		assert_int_equal(last.type, i == 0 ? XFER_HELD : XFER_STATUS);
 	}
@@ -256,7 +257,7 @@ test_order(void **state)
 /* ---- batches in slots, and their results ----------------------------------------------------- */
 
 static unsigned int writes, pieces;
-/* What write_body() writes; NULL: not compared. */
+/* What store_client_write_body() writes; NULL: not compared. */
 static uint8_t *remote;
 static uint64_t remote_bytes;
 
@@ -301,7 +302,7 @@ __wrap_xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *s
 static void
 send_one(struct journal_batch *b)
 {
-	static uint8_t stage[WINDOW * STAGE];
+	static uint8_t stage[STORE_CLIENT_WINDOW * STORE_CLIENT_STAGE];
 	static struct rdma_mr *mr[1];
 	static struct xfer_mr memory;
 	static const uint8_t key[XFER_MAC_BYTES] = {1};
@@ -327,7 +328,7 @@ send_one(struct journal_batch *b)
 		sender->stream[i].body_max = XFER_BLOCK;
 		sender->stream[i].seal = &sender->link.send;
 	}
-	sender->slot_use[0].batch = sender->slot_use[1].batch = NO_BATCH;
+	sender->slot_use[0].batch = sender->slot_use[1].batch = STORE_CLIENT_NO_BATCH;
 	sender->free_slot[1][0] = 1;
 	sender->nb_free[1] = 1;
 	sender->nb_free_stages = 1;
@@ -400,10 +401,11 @@ test_body_in_parts(void **state)
 	for (i = 0; i < RTE_DIM(limits); i++) {
 		sender->config.message_max = limits[i].message_max;
 		sender->config.max_sge = limits[i].max_sge;
-		assert_int_equal(count_writes(sender, part, RTE_DIM(part)), limits[i].writes);
+		assert_int_equal(
+			store_client_count_writes(sender, part, RTE_DIM(part)), limits[i].writes);
 		memset(to, 0, sizeof(to));
 		writes = pieces = 0;
-		assert_int_equal(write_body(sender, part, RTE_DIM(part), &slot), 0);
+		assert_int_equal(store_client_write_body(sender, part, RTE_DIM(part), &slot), 0);
 		assert_int_equal(writes, limits[i].writes);
 		assert_int_equal(pieces, limits[i].pieces);
 		assert_memory_equal(to, from + 1000, 700);
@@ -591,7 +593,7 @@ test_doubt_before_end(void **state)
 	for (i = 0; i < BATCHES; i++)
 		journal_release(ring, i);
 	assert_true(journal_get(ring, 1, &b) && !b.held);
-	send_end(sender);
+	store_client_send_end(sender);
 	assert_int_equal(last.type, XFER_REFUSE);
 	assert_int_equal(sender->state, STORE_CLIENT_DOWN);
 	collect();
@@ -599,7 +601,7 @@ test_doubt_before_end(void **state)
 	assert_int_equal(take(1, 100, 1, false), XFER_REASON_NONE);
 	store_client_release_found(sender);
 	sender->state = STORE_CLIENT_UP;
-	send_end(sender);
+	store_client_send_end(sender);
 	assert_int_equal(last.type, XFER_END);
 	assert_int_equal(sender->state, STORE_CLIENT_ENDING);
 }
