@@ -374,21 +374,40 @@ test_flood(void **state)
 	rig_close();
 }
 
-/* A station gets another MAC address: its connections use it immediately, but once per second. */
+/* Another station takes an address over: its claim is disputed, and only that station answers. */
 static void
-test_moved(void **state)
+take_over(const struct rte_ether_addr *mac)
 {
-	struct roce_cm_msg msg, rep;
-	struct rdma_conn *conn;
-	struct rdma_qp *qp;
-	struct rte_ether_addr dst;
-	struct roce_arp question, claim,
-		arp = {
+	struct roce_arp question,
+		claim = {
 			.op = ROCE_ARP_REQUEST,
-			.sender_mac = {{0x52, 0x54, 0, 0, 0, 0x77}},
+			.sender_mac = *mac,
 			.sender_ip = RTE_BE32(0x0a630002),
 			.target_ip = RTE_BE32(0x0a630002),
 		};
+	struct rte_ether_addr dst;
+
+	drain();
+	send_arp(&claim, &everybody);
+	assert_in_range(receive_arp(&question, &dst, 5), 0, 2);
+	assert_memory_equal(&dst, &everybody, 6);
+	assert_int_equal(question.op, ROCE_ARP_REQUEST);
+	assert_int_equal(question.target_ip, claim.sender_ip);
+	claim.op = ROCE_ARP_REPLY;
+	claim.target_ip = RTE_BE32(0x0a630001);
+	send_arp(&claim, &rig[US].mac);
+	rig_run(600);
+	drain();
+}
+
+/* A station gets another MAC address: its connections use it. */
+static void
+test_moved(void **state)
+{
+	const struct rte_ether_addr mac = {{0x52, 0x54, 0, 0, 0, 0x77}};
+	struct roce_cm_msg msg, rep;
+	struct rdma_conn *conn;
+	struct rdma_qp *qp;
 
 	open_us("ip=10.99.0.1/24", "10.99.0.2");
 	rig_known(THEM);
@@ -400,34 +419,9 @@ test_moved(void **state)
 		.rep = {.local_id = 8, .remote_id = msg.req.local_id, .qpn = 80}};
 	rig_send_cm(THEM, &rep);
 	rig_event(US, RDMA_EVENT_ESTABLISHED, 10);
-	drain();
-	send_arp(&arp, &everybody);
-	rig_run(2);
+	take_over(&mac);
 	assert_int_equal(rig_stat(US, "neighbors_moved"), 1);
-	assert_memory_equal(&roce_conn(conn)->mac, &arp.sender_mac, 6);
-	/* a flood of claims is ignored for a second */
-	claim = arp;
-	for (unsigned int i = 0; i < 50; i++) {
-		claim.sender_mac.addr_bytes[4] = i + 1;
-		send_arp(&claim, &everybody);
-		rig_run(10);
-	}
-	assert_int_equal(rig_stat(US, "neighbors_moved"), 1);
-	assert_int_equal(rig_stat(US, "neighbors_locked"), 50);
-	assert_memory_equal(&roce_conn(conn)->mac, &arp.sender_mac, 6);
-	/* then everyone is asked once, and the one who answers is believed */
-	drain();
-	assert_in_range(receive_arp(&question, &dst, 700), 400, 600);
-	assert_memory_equal(&dst, &everybody, 6);
-	assert_int_equal(question.op, ROCE_ARP_REQUEST);
-	assert_int_equal(question.target_ip, arp.sender_ip);
-	assert_int_equal(receive_arp(&question, &dst, 100), -1);
-	send_arp(&claim, &everybody);
-	rig_run(2);
-	assert_int_equal(rig_stat(US, "neighbors_moved"), 2);
-	assert_memory_equal(&roce_conn(conn)->mac, &claim.sender_mac, 6);
-	arp = claim;
-	drain();
+	assert_memory_equal(&roce_conn(conn)->mac, &mac, 6);
 	/* a frame of the queue pair, and one of the CM */
 	const struct rdma_send_wr wr = {.op = RDMA_OP_SEND};
 	assert_int_equal(rdma_post_send(qp, &wr, 1), 1);
@@ -438,7 +432,7 @@ test_moved(void **state)
 		struct rte_mbuf *m = rig_receive(THEM);
 
 		assert_non_null(m);
-		assert_memory_equal(rte_pktmbuf_mtod(m, void *), &arp.sender_mac, 6);
+		assert_memory_equal(rte_pktmbuf_mtod(m, void *), &mac, 6);
 		rte_pktmbuf_free(m);
 	}
 	assert_int_equal(rdma_conn_destroy(conn), 0);
@@ -517,8 +511,7 @@ test_used_entry_is_kept(void **state)
 		rig_jump(3600000, 60000);
 		drain();
 		arp.sender_mac.addr_bytes[5]++;
-		send_arp(&arp, &everybody);
-		rig_run(2);
+		take_over(&arp.sender_mac);
 		assert_int_equal(rig_stat(US, "neighbors_moved"), hours + 1);
 		assert_int_equal(rdma_post_send(ud, &datagram, 1), 1);
 		rig_run(1);
@@ -753,6 +746,155 @@ test_nd_flood(void **state)
 	assert_int_equal(resolve(&rig[THEM].gid), -EAGAIN);
 	drain();
 	rig_close();
+}
+
+/* ---- claims ---------------------------------------------------------------------------------- */
+
+/* THEM's address belongs to this MAC address, says somebody. @param answer  to a question of us */
+static void
+send_claim(const struct rte_ether_addr *mac, bool answer)
+{
+	const struct roce_gid all = {{0xff, 0x02, [15] = 1}};
+	const struct roce_arp arp = {
+		.op = answer ? ROCE_ARP_REPLY : ROCE_ARP_REQUEST,
+		.sender_mac = *mac,
+		.sender_ip = roce_gid_to_v4(&rig[THEM].gid),
+		.target_ip = roce_gid_to_v4(&rig[answer ? US : THEM].gid),
+	};
+	const struct roce_nd nd = {
+		.type = ROCE_ND_ADVERT,
+		.flags = ROCE_ND_OVERRIDE | (answer ? ROCE_ND_SOLICITED : 0),
+		.target = rig[THEM].gid,
+		.has_mac = true,
+		.mac = *mac,
+	};
+
+	if (roce_gid_is_v4(&rig[THEM].gid))
+		send_arp(&arp, answer ? &rig[US].mac : &everybody);
+	else
+		send_nd(&nd, &rig[THEM].gid, answer ? &rig[US].gid : &all);
+	rig_run(2);
+}
+
+/* The next question to all about THEM's address. Returns the milliseconds that passed, -1: none */
+static int
+receive_question(int ms)
+{
+	const struct roce_gid group = roce_nd_group(&rig[THEM].gid);
+	struct rte_ether_addr dst;
+	struct roce_arp arp;
+	struct roce_nd nd;
+	struct roce_ip ip;
+
+	/* a call with 0 ms runs for one if there is nothing */
+	for (int waited = 0; waited <= ms; waited++) {
+		if (roce_gid_is_v4(&rig[THEM].gid)) {
+			if (receive_arp(&arp, &dst, 0) < 0)
+				continue;
+			assert_memory_equal(&dst, &everybody, 6);
+			assert_int_equal(arp.op, ROCE_ARP_REQUEST);
+			assert_int_equal(arp.target_ip, roce_gid_to_v4(&rig[THEM].gid));
+		} else {
+			if (!receive_nd(&nd, &ip, &dst, 0))
+				continue;
+			assert_int_equal(nd.type, ROCE_ND_SOLICIT);
+			assert_memory_equal(&ip.dst, &group, 16);
+			assert_memory_equal(&nd.target, &rig[THEM].gid, 16);
+		}
+		return waited;
+	}
+	return -1;
+}
+
+/* The MAC address that the packets of a queue pair have, and the number of its changes */
+static void
+assert_in_use(const struct rdma_qp *qp, const struct rte_ether_addr *mac, uint64_t changes)
+{
+	struct roce_path path = ((const struct roce_qp *)qp)->path;
+
+	assert_memory_equal(roce_path_mac(&path), mac, 6);
+	assert_int_equal(rig_stat(US, "neighbors_moved"), changes);
+}
+
+/* One frame, which anybody can send, does not redirect the packets of a queue pair. */
+static void
+disputes(const char *args, const char *them)
+{
+	const struct rte_ether_addr next = {{0x52, 0x54, 0, 0, 0, 0x77}};
+	struct rte_ether_addr forger = {{0x52, 0x54, 0, 0, 1, 0x66}};
+	struct rdma_qp_peer to = {.qpn = 80, .mtu = 1024, .rd_atom = 1};
+	const struct rte_ether_addr *owner = &rig[THEM].mac;
+	struct rdma_qp *qp;
+
+	open_us(args, them);
+	assert_int_equal(resolve(&rig[THEM].gid), -EAGAIN);
+	assert_in_range(receive_question(5), 0, 1);
+	send_claim(owner, true);
+	qp = rig_qp(US, RDMA_QP_RC);
+	memcpy(&to.addr, rig_address(THEM, 0), sizeof(struct sockaddr_in6));
+	assert_int_equal(rdma_qp_connect(qp, &to), 0);
+	rig_run(2);
+
+	/* all are asked, and the owner answers after the forger */
+	send_claim(&forger, false);
+	assert_int_equal(resolve(&rig[THEM].gid), 0);
+	assert_in_range(receive_question(5), 0, 1);
+	send_claim(&forger, true);
+	assert_in_use(qp, owner, 0);
+	send_claim(owner, true);
+	assert_in_use(qp, owner, 0);
+	/* a flood causes no further question for a second */
+	for (unsigned int i = 0; i < 100; i++) {
+		forger.addr_bytes[5] = i;
+		send_claim(&forger, i % 2);
+		assert_int_equal(receive_question(2), -1);
+	}
+	assert_in_use(qp, owner, 0);
+	assert_int_equal(rig_stat(US, "neighbors_disputed"), 102);
+	/* the owner loses the first one */
+	assert_in_range(receive_question(1000), 200, 600);
+	send_claim(&forger, true);
+	assert_in_range(receive_question(300), 200, 260);
+	send_claim(&forger, true);
+	assert_in_use(qp, owner, 0);
+	send_claim(owner, true);
+	assert_int_equal(receive_question(1200), -1);
+	assert_in_use(qp, owner, 0);
+
+	/* the owner is gone, and the station that has its address now answers once */
+	send_claim(&next, false);
+	assert_in_range(receive_question(5), 0, 1);
+	assert_in_range(receive_question(300), 200, 260);
+	send_claim(&next, true);
+	assert_in_use(qp, owner, 0);
+	assert_int_equal(receive_question(300), -1);
+	assert_in_use(qp, &next, 1);
+
+	/* it does not answer, and nobody else does: the address in use stays */
+	rig_run(1100);
+	send_claim(&forger, false);
+	assert_in_range(receive_question(5), 0, 1);
+	assert_in_range(receive_question(300), 200, 260);
+	assert_int_equal(receive_question(300), -1);
+	assert_in_use(qp, &next, 1);
+	/* what is sent before the question, or to all, is no answer to it */
+	send_claim(&forger, false);
+	send_claim(&forger, true);
+	assert_in_range(receive_question(1100), 600, 1000);
+	send_claim(&forger, false);
+	assert_in_range(receive_question(300), 200, 260);
+	assert_int_equal(receive_question(300), -1);
+	assert_in_use(qp, &next, 1);
+	assert_int_equal(rdma_qp_destroy(qp), 0);
+	drain();
+	rig_close();
+}
+
+static void
+test_disputes(void **state)
+{
+	disputes("ip=10.99.0.1/24", "10.99.0.2");
+	disputes("ip=fd00::1/64", "fd00::2");
 }
 
 /* ---- echo ------------------------------------------------------------------------------------ */
@@ -1142,6 +1284,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_address_handle),
 		cmocka_unit_test(test_nd),
 		cmocka_unit_test(test_nd_flood),
+		cmocka_unit_test(test_disputes),
 		cmocka_unit_test(test_echo),
 		cmocka_unit_test(test_echo_vlan),
 		cmocka_unit_test(test_groups),

@@ -16,8 +16,10 @@
 #define REACHABLE_MS 30000
 #define STALE_MS     600000 /* unused entries are removed after this time */
 #define FAILED_MS    1000
-/* Minimum time between two changes of a neighbor's MAC address, as Linux's locktime. Each change
- * updates all queue pairs whose next hop it is. */
+/* Questions about an address that is disputed, every SOLICIT_MS. Its owner may lose one of them. */
+#define DISPUTE_SOLICITS 2
+/* Minimum time between the end of a dispute and the next one. A question goes to all stations, and
+ * a change updates all queue pairs whose next hop it is. */
 #define LOCK_MS 1000
 /* Limit of entries learned from requests of other stations. The rest of the table is reserved for
  * own requests. */
@@ -26,7 +28,7 @@
 const struct rte_ether_addr roce_broadcast = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
 
 static const char *const state_names[] = {
-	"free", "incomplete", "reachable", "stale", "probe", "failed"};
+	"free", "incomplete", "reachable", "stale", "probe", "disputed", "failed"};
 
 static void
 neighbor_enter(struct roce_neighbor *n, enum roce_neighbor_state state)
@@ -160,6 +162,61 @@ neighbor_add(struct roce_control *c, const struct roce_gid *gid)
 	return n;
 }
 
+/** The address can be used. @param state REACHABLE or STALE */
+static void
+neighbor_usable(struct roce_control *c, struct roce_neighbor *n, enum roce_neighbor_state state)
+{
+	neighbor_enter(n, state);
+	roce_expiry_start(c, &n->timer, state == ROCE_NEIGHBOR_REACHABLE ? REACHABLE_MS : STALE_MS);
+}
+
+/** The station has this MAC address from now on. @param state REACHABLE or STALE */
+static void
+neighbor_adopt(struct roce_control *c, struct roce_neighbor *n, const struct rte_ether_addr *mac,
+	enum roce_neighbor_state state)
+{
+	n->mac = *mac;
+	neighbor_usable(c, n, state);
+	/* also of a new entry: the MAC address may have changed since an earlier one was removed */
+	roce_hop_moved(c, &n->gid, mac);
+}
+
+static void
+neighbor_lock(const struct roce_control *c, struct roce_neighbor *n)
+{
+	n->locked = c->now + c->hz / 1000 * LOCK_MS;
+}
+
+/**
+ * A station with another MAC address claims the address. Anybody can send that, so everyone is
+ * asked. If the owner answers, its MAC address stays in use. After a failover only the new owner
+ * answers.
+ */
+static void
+neighbor_dispute(struct roce_control *c, struct roce_neighbor *n)
+{
+	neighbor_enter(n, ROCE_NEIGHBOR_DISPUTED);
+	n->solicits = 0;
+	n->claimant = (struct rte_ether_addr){0};
+	if (c->now < n->locked)
+		roce_expiry_start(c, &n->timer, (n->locked - c->now) * 1000 / c->hz + 1);
+	else
+		neighbor_expired(c, &n->timer);
+}
+
+/** The owner of a disputed address has not answered. */
+static void
+neighbor_settle(struct roce_control *c, struct roce_neighbor *n)
+{
+	neighbor_lock(c, n);
+	if (rte_is_zero_ether_addr(&n->claimant)) {
+		neighbor_usable(c, n, ROCE_NEIGHBOR_STALE);
+		return;
+	}
+	roce_control_count(c, ROCE_NEIGHBORS_MOVED);
+	neighbor_adopt(c, n, &n->claimant, ROCE_NEIGHBOR_REACHABLE);
+}
+
 static void
 neighbor_expired(struct roce_control *c, struct roce_expiry *timer)
 {
@@ -179,8 +236,7 @@ neighbor_expired(struct roce_control *c, struct roce_expiry *timer)
 		roce_conns_resolved(c);
 		return;
 	case ROCE_NEIGHBOR_REACHABLE:
-		neighbor_enter(n, ROCE_NEIGHBOR_STALE);
-		roce_expiry_start(c, timer, STALE_MS);
+		neighbor_usable(c, n, ROCE_NEIGHBOR_STALE);
 		return;
 	case ROCE_NEIGHBOR_PROBE:
 		if (n->solicits < PROBES) {
@@ -191,13 +247,16 @@ neighbor_expired(struct roce_control *c, struct roce_expiry *timer)
 		}
 		neighbor_drop(c, n);
 		return;
-	case ROCE_NEIGHBOR_STALE:
-		if (n->disputed) {
-			n->disputed = false;
+	case ROCE_NEIGHBOR_DISPUTED:
+		if (n->solicits < DISPUTE_SOLICITS) {
+			n->solicits++;
 			send_solicit(c, &n->gid, NULL);
-			roce_expiry_start(c, timer, STALE_MS);
+			roce_expiry_start(c, timer, SOLICIT_MS);
 			return;
 		}
+		neighbor_settle(c, n);
+		return;
+	case ROCE_NEIGHBOR_STALE:
 		/* Data is sent to this hop without a lookup. Keep the entry, so that a change of
 		 * the hop's MAC address is noticed. */
 		if (roce_hop_used(c, &n->gid)) {
@@ -221,39 +280,25 @@ static void
 neighbor_update(struct roce_control *c, struct roce_neighbor *n, const struct rte_ether_addr *mac,
 	bool answer)
 {
-	const bool requested =
-		n->state == ROCE_NEIGHBOR_INCOMPLETE || n->state == ROCE_NEIGHBOR_FAILED;
-	const bool fresh = n->state == ROCE_NEIGHBOR_FREE;
-	const bool moved = !requested && !fresh && !rte_is_same_ether_addr(&n->mac, mac);
+	/* an answer that comes during a lock is one to an earlier question */
+	const bool asked = n->state != ROCE_NEIGHBOR_DISPUTED || n->solicits > 0;
 
-	if (moved && c->now < n->locked) {
-		roce_control_count(c, ROCE_NEIGHBORS_LOCKED);
-		if (!n->disputed) {
-			n->disputed = true;
-			neighbor_enter(n, ROCE_NEIGHBOR_STALE);
-			roce_expiry_start(c, &n->timer, LOCK_MS);
-		}
-		return;
-	}
-	n->mac = *mac;
-	n->solicits = 0;
-	if (answer || requested) {
-		neighbor_enter(n, ROCE_NEIGHBOR_REACHABLE);
-		roce_expiry_start(c, &n->timer, REACHABLE_MS);
-	} else if (fresh || moved) {
-		neighbor_enter(n, ROCE_NEIGHBOR_STALE);
-		roce_expiry_start(c, &n->timer, STALE_MS);
-	}
-	if (moved) {
-		roce_control_count(c, ROCE_NEIGHBORS_MOVED);
-		n->locked = c->now + c->hz / 1000 * LOCK_MS;
-		n->disputed = false;
-	}
-	/* an entry that was removed may have changed its MAC address meanwhile, too */
-	if (moved || requested || fresh)
-		roce_hop_moved(c, &n->gid, mac);
-	if (requested)
+	if (n->state == ROCE_NEIGHBOR_FREE) {
+		neighbor_adopt(c, n, mac, ROCE_NEIGHBOR_STALE);
+	} else if (n->state == ROCE_NEIGHBOR_INCOMPLETE || n->state == ROCE_NEIGHBOR_FAILED) {
+		neighbor_adopt(c, n, mac, ROCE_NEIGHBOR_REACHABLE);
 		roce_conns_resolved(c);
+	} else if (!rte_is_same_ether_addr(&n->mac, mac)) {
+		roce_control_count(c, ROCE_NEIGHBORS_DISPUTED);
+		if (n->state != ROCE_NEIGHBOR_DISPUTED)
+			neighbor_dispute(c, n);
+		else if (answer && asked)
+			n->claimant = *mac;
+	} else if (answer && asked) {
+		if (n->state == ROCE_NEIGHBOR_DISPUTED)
+			neighbor_lock(c, n);
+		neighbor_usable(c, n, ROCE_NEIGHBOR_REACHABLE);
+	}
 }
 
 /** Return true if the first `bits` bits are equal. */
@@ -351,6 +396,7 @@ roce_control_resolve(struct roce_dev *dev, const struct roce_gid *dst, struct rt
 		/* fall through */
 	case ROCE_NEIGHBOR_REACHABLE:
 	case ROCE_NEIGHBOR_PROBE:
+	case ROCE_NEIGHBOR_DISPUTED:
 		*mac = n->mac;
 		return 0;
 	case ROCE_NEIGHBOR_INCOMPLETE:

@@ -29,6 +29,7 @@ enum roce_neighbor_state {
 	ROCE_NEIGHBOR_REACHABLE,  /**< confirmed recently */
 	ROCE_NEIGHBOR_STALE,	  /**< usable; probed when used */
 	ROCE_NEIGHBOR_PROBE,	  /**< usable; confirmation requested */
+	ROCE_NEIGHBOR_DISPUTED,	  /**< usable; claimed by another station: all are asked */
 	ROCE_NEIGHBOR_FAILED,	  /**< no reply; not requested again for a while */
 };
 
@@ -38,8 +39,8 @@ struct roce_neighbor {
 	struct rte_ether_addr mac;
 	uint8_t state;	  /**< enum roce_neighbor_state */
 	uint8_t solicits; /**< requests sent in this state */
-	uint64_t locked;  /**< TSC: the MAC address does not change again before this time */
-	bool disputed;	  /**< it was claimed meanwhile: STALE, and the timer asks everyone */
+	uint64_t locked;  /**< TSC: no question about a disputed address before this time */
+	struct rte_ether_addr claimant; /**< DISPUTED: another station that answered; 0: none */
 };
 
 struct roce_neighbors {

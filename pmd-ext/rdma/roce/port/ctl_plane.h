@@ -27,11 +27,11 @@ enum roce_control_stat {
 	ROCE_ARP_TX,
 	ROCE_ND_RX,
 	ROCE_ND_TX,
-	ROCE_NEIGHBORS_FULL,   /**< cache full: not learned */
-	ROCE_NEIGHBORS_FAILED, /**< no reply */
-	ROCE_NEIGHBORS_MOVED,  /**< MAC address has changed */
-	ROCE_NEIGHBORS_LOCKED, /**< MAC address has changed less than a second ago: ignored */
-	ROCE_ADDR_CONFLICTS,   /**< another station used an own address */
+	ROCE_NEIGHBORS_FULL,	 /**< cache full: not learned */
+	ROCE_NEIGHBORS_FAILED,	 /**< no reply */
+	ROCE_NEIGHBORS_MOVED,	 /**< MAC address has changed */
+	ROCE_NEIGHBORS_DISPUTED, /**< claims of another MAC address than the one in use */
+	ROCE_ADDR_CONFLICTS,	 /**< another station used an own address */
 	ROCE_ECHO_REPLIES,
 	ROCE_ECHO_LIMITED, /**< above the limit per second: no reply */
 	ROCE_GROUP_QUERIES,
