@@ -386,44 +386,20 @@ data_file_write(struct export *e, uint32_t number, void (*progress)(uint64_t byt
 	return export_finish(e, &h, part, path, ret);
 }
 
-/* @return number of a data file of this export's name, from 1; 0: it is another file */
-static unsigned long
-file_number(const struct export *e, const char *name)
-{
-	static const char middle[] = "_data_", end[] = ".h5";
-	const char *slash = strrchr(e->stem, '/'), *stem = slash != NULL ? slash + 1 : e->stem;
-	const size_t length = strlen(stem);
-	unsigned long number;
-	char *rest;
-
-	if (strncmp(name, stem, length) != 0 ||
-		strncmp(name + length, middle, sizeof(middle) - 1) != 0)
-		return 0;
-	name += length + sizeof(middle) - 1;
-	/* as they are written, with six digits or more */
-	if (strspn(name, "0123456789") < 6)
-		return 0;
-	errno = 0;
-	number = strtoul(name, &rest, 10);
-	return errno == 0 && strcmp(rest, end) == 0 ? number : 0;
-}
-
 int
 data_file_check_others(struct export *e, bool remove)
 {
-	const char *slash = strrchr(e->stem, '/');
 	char dir[PATH_MAX], path[PATH_MAX];
 	struct dirent *entry;
 	int ret = 0;
 	DIR *d;
 
-	snprintf(dir, sizeof(dir), "%.*s", slash != NULL ? (int)(slash - e->stem) : 1,
-		slash != NULL ? e->stem : ".");
+	(void)export_split(e, dir);
 	d = opendir(dir);
 	if (d == NULL)
 		return fail(e, dir, strerror(errno), -errno);
 	while (ret == 0 && (entry = directory_next(d)) != NULL) {
-		if (file_number(e, entry->d_name) <= export_files(e))
+		if (export_file_number(e, entry->d_name, "_data_", ".h5") <= export_files(e))
 			continue;
 		snprintf(path, sizeof(path), "%.3800s/%.255s", dir, entry->d_name);
 		if (!remove)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,6 +16,60 @@
 #include "io/own_file.h"
 
 static volatile sig_atomic_t stopped;
+
+static const char *
+run_of(const struct export *e)
+{
+	const char *slash = strrchr(e->stem, '/');
+
+	return slash != NULL ? slash + 1 : e->stem;
+}
+
+const char *
+export_split(const struct export *e, char dir[PATH_MAX])
+{
+	const char *run = run_of(e);
+
+	if (run == e->stem)
+		strcpy(dir, ".");
+	else
+		snprintf(dir, PATH_MAX, "%.*s", (int)(run - e->stem - 1), e->stem);
+	return run;
+}
+
+/* @return what follows the name of the run; NULL: it is not of this run */
+static const char *
+skip_run(const struct export *e, const char *name)
+{
+	const size_t length = strlen(run_of(e));
+
+	return strncmp(name, run_of(e), length) == 0 ? name + length : NULL;
+}
+
+bool
+export_is_file(const struct export *e, const char *name, const char *end)
+{
+	const char *rest = skip_run(e, name);
+
+	return rest != NULL && strcmp(rest, end) == 0;
+}
+
+unsigned long
+export_file_number(const struct export *e, const char *name, const char *middle, const char *end)
+{
+	const char *rest = skip_run(e, name);
+	unsigned long number;
+	char *after;
+
+	if (rest == NULL || strncmp(rest, middle, strlen(middle)) != 0)
+		return 0;
+	rest += strlen(middle);
+	if (strspn(rest, "0123456789") < 6)
+		return 0;
+	errno = 0;
+	number = strtoul(rest, &after, 10);
+	return errno == 0 && strcmp(after, end) == 0 ? number : 0;
+}
 
 int
 export_complain(const char *format, const char *first, const char *second)

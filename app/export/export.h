@@ -70,6 +70,24 @@ export_count(const struct export *e, uint32_t number)
 	return rest < e->per_file ? rest : e->per_file;
 }
 
+/**
+ * Split the stem into the output directory and the name of the run.
+ * @param dir  out: "." if the stem has no directory
+ * @return the name, a part of e->stem
+ */
+const char *export_split(const struct export *e, char dir[PATH_MAX]);
+
+/** Whether a name in the output directory is that of the run, followed by `end`. */
+bool export_is_file(const struct export *e, const char *name, const char *end);
+
+/**
+ * Get the number of a file of the run, which has six digits or more.
+ * @param name    in the output directory: RUN, `middle`, number, `end`
+ * @return the number, from 1; 0: it is another file
+ */
+unsigned long export_file_number(
+	const struct export *e, const char *name, const char *middle, const char *end);
+
 /** Print a message of two texts. @return -EINVAL */
 int export_complain(const char *format, const char *first, const char *second);
 

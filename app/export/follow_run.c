@@ -69,6 +69,7 @@ follow_run_open(struct follow_run *r, const struct options *options, const char 
 {
 	memset(r, 0, sizeof(*r));
 	r->options = options;
+	r->lock.fd = OUTPUT_LOCK_NONE;
 	r->e.load = load_pixels;
 	r->e.load_arg = r;
 	r->e.per_file = options->per_file;
@@ -268,8 +269,9 @@ make_ready(struct follow_run *r)
 	if (snprintf(stem, sizeof(stem), "%s/%s", e->stem, name) > PATH_MAX - 64)
 		return export_complain("%s: the name is too long%s", stem, "");
 	memcpy(e->stem, stem, sizeof(stem));
-	r->ready = true;
-	return 0;
+	ret = output_lock_take(&r->lock, e);
+	r->ready = ret == 0;
+	return ret;
 }
 
 /* Sparse frames, if there are some; photons, if the first images have some; detector words. */
@@ -283,6 +285,8 @@ choose_kind(struct follow_run *r)
 			kinds[r->images.row[i].kind]++;
 	r->is_sparse = kinds[GK_KIND_CSR] > 0;
 	r->e.raw = !r->is_sparse && kinds[GK_KIND_IMAGE] == 0;
+	if (output_lock_clear(&r->lock, &r->e, r->is_sparse ? OPTIONS_SPARSE : OPTIONS_NXMX) < 0)
+		return -EINVAL;
 	return r->is_sparse ? sparse_live_open(&r->sparse, &r->e) : 0;
 }
 
@@ -576,6 +580,7 @@ follow_run_close(struct follow_run *r)
 {
 	(void)growing_file_close(&r->file, &r->e);
 	sparse_live_close(&r->sparse);
+	output_lock_release(&r->lock);
 	for (uint32_t k = 0; r->source != NULL && k < r->e.run.nb_sets; k++)
 		for (unsigned int t = 0; t < ARROW_TABLES; t++)
 			follow_file_close(&r->source[k][t]);

@@ -11,12 +11,14 @@
 #include "follow_file.h"
 #include "growing_file.h"
 #include "options.h"
+#include "output_lock.h"
 #include "sparse.h"
 
 #define FOLLOW_SETS_MAX 4096 /**< sets of files of a run */
 
 struct follow_run {
 	struct export e;
+	struct output_lock lock;
 	struct follow_file (*source)[ARROW_TABLES]; /* of each set */
 	struct follow_file *loaded;		    /* the only one with pixels in memory */
 	struct read_ahead read_ahead;		    /* reads the next batch meanwhile */

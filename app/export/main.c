@@ -16,7 +16,6 @@
 #include "escaped_text.h"
 #include "export.h"
 #include "follow.h"
-#include "io/dir_lock.h"
 #include "io/own_file.h"
 #include "geometry/file.h"
 #include "geometry_files.h"
@@ -24,6 +23,7 @@
 #include "master.h"
 #include "nxmx_geometry.h"
 #include "options.h"
+#include "output_lock.h"
 #include "plural.h"
 #include "source.h"
 #include "sparse.h"
@@ -259,51 +259,15 @@ read_mask(struct export *e, const char *calibration)
 	return ret < 0 ? ret : 0;
 }
 
-/* Lock of the files that this process writes. */
-struct output_lock {
-	int fd; /* -1: none; -EOPNOTSUPP: the file system has none */
-	char path[PATH_MAX];
-};
-
-/* One process writes the files of a run. @return 0; -EINVAL: printed */
-static int
-lock_output(struct output_lock *lock, const char *output, const char *run)
-{
-	char name[PATH_MAX];
-
-	/* the export has begun again */
-	if (lock->fd != -1)
-		return 0;
-	if (snprintf(name, sizeof(name), ".%s.export.lock", run) >= (int)sizeof(name) ||
-		snprintf(lock->path, sizeof(lock->path), "%s/%s", output, name) >=
-			(int)sizeof(lock->path))
-		return export_complain("--output %s: the name is too long%s", output, "");
-	lock->fd = export_lock(output, name, 0);
-	if (lock->fd == -EBUSY)
-		return export_complain(
-			"%s: another braggline-export writes the files of run %s; wait "
-			"for its end, or choose another --output",
-			output, run);
-	return lock->fd == -EINVAL ? -EINVAL : 0;
-}
-
-static void
-unlock_output(struct output_lock *lock)
-{
-	if (lock->fd < 0)
-		return;
-	/* while it is locked: another process that has opened it sees that it was removed */
-	(void)unlink(lock->path);
-	dir_lock_release(lock->fd);
-}
-
 /* Chooses the names of the files, and makes the directory. */
 static int
-open_output(struct export *e, const char *output, struct output_lock *lock)
+open_output(struct export *e, const struct options *o, struct output_lock *lock)
 {
+	const char *output = o->output;
 	const char *name = arrow_reader_meta(scan_run_reader(&e->run), ARROW_META_RUN);
 	char message[PATH_MAX];
 	const int folder = own_folder_make(output, OWN_FOLDER_DATA, message);
+	int ret;
 
 	if (folder < 0)
 		return export_complain("%s%s", message, "");
@@ -312,7 +276,8 @@ open_output(struct export *e, const char *output, struct output_lock *lock)
 		name = e->run.name;
 	if (snprintf(e->stem, sizeof(e->stem), "%s/%s", output, name) > PATH_MAX - 64)
 		return export_complain("--output %s: the name is too long%s", output, "");
-	return lock_output(lock, output, name);
+	ret = output_lock_take(lock, e);
+	return ret == 0 ? output_lock_clear(lock, e, o->format) : ret;
 }
 
 /* Converts a geometry file. */
@@ -387,7 +352,7 @@ run_export(struct export *e, const struct options *o, const struct scan_sets *se
 	if (ret == 0)
 		ret = read_mask(e, o->calibration);
 	if (ret == 0)
-		ret = open_output(e, o->output, lock);
+		ret = open_output(e, o, lock);
 	if (ret == 0)
 		ret = write_format(e, o->format);
 	if (ret < 0)
@@ -403,7 +368,7 @@ run(int argc, char **argv)
 	char message[OPTIONS_MESSAGE_LEN];
 	struct scan_list list = {0};
 	struct scan_sets sets = {0};
-	struct output_lock lock = {.fd = -1};
+	struct output_lock lock = {.fd = OUTPUT_LOCK_NONE};
 	struct export e = {0};
 	struct options o;
 	int ret;
@@ -442,7 +407,7 @@ run(int argc, char **argv)
 		export_complain("not enough memory%s%s", "", "");
 	if (ret == -EINTR)
 		export_complain("interrupted; the same command continues%s%s", "", "");
-	unlock_output(&lock);
+	output_lock_release(&lock);
 	close_run(&e);
 	free(sets.stem);
 	scan_list_free(&list);

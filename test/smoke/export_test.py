@@ -642,17 +642,16 @@ def a_killed_export_leaves_complete_files(where):
         sent = rng.choice((signal.SIGKILL, signal.SIGINT, signal.SIGTERM))
         if rng.random() < 0.7:
             shutil.rmtree(out, ignore_errors=True)
-        # a killed export leaves the file that it was writing; the next one replaces it
-        left = parts(out)
         with subprocess.Popen([EXPORT, '--output', out, '--images-per-file', '1', run],
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True) as process:
             time.sleep(rng.random() * took)
             process.send_signal(sent)
             err = process.stderr.read()
-        if process.returncode == 130:
-            want('interrupted; the same command continues' in err, err)
-            want(parts(out) <= left, os.listdir(out))
+        if process.returncode in (0, 130):
+            want((process.returncode == 0) == ('interrupted; the same command continues' not in err), err)
+            # those that an export left which was killed are removed, too
+            want(not parts(out), os.listdir(out))
         killed += process.returncode != 0
         for name in os.listdir(out) if os.path.exists(out) else []:
             if name.endswith('.h5'):
@@ -663,6 +662,35 @@ def a_killed_export_leaves_complete_files(where):
     want(not parts(out), os.listdir(out))
     same_as(run, f'{out}/lyso_master.h5', frames)
     print(f'{killed} of 12 exports ended early')
+
+
+@case
+def parts_of_killed_exports_are_removed(where):
+    """Only those of the same run and format, and only with the lock."""
+    run = receive('image')
+    left = ['lyso_data_000099.h5.part', 'lyso_data_1000000.h5.part', 'lyso_master.h5.part']
+    others = ['lyso_data_00001.h5.part', 'lyso_data_000001.h5.part.part', 'lyso_data_.h5.part',
+              'lyso_data_000002.cxi.part', 'lyso2_data_000001.h5.part', 'lys_data_000001.h5.part',
+              'lyso_lyso_master.h5.part', 'lyso_images.arrow.part']
+    formats = {'nxmx': left, 'cxi': ['lyso.cxi.part'],
+               'sparse': ['lyso_sparse.h5.part', 'lyso_sparse_000007.h5.part']}
+    names = {*others, *(name for some in formats.values() for name in some)}
+    for name in names:
+        with open(f'{where}/{name}', 'wb'):
+            pass
+    lock = f'{where}/.lyso.export.lock'
+    with open(lock, 'wb') as stream:
+        fcntl.fcntl(stream, fcntl.F_OFD_SETLK, struct.pack('hhqqi4x', fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        export('--output', where, run, status=1)
+    want(parts(where) == names, parts(where))
+    for name, source in ('nxmx', run), ('cxi', run), ('sparse', receive('csr', 'output.format=csr')):
+        export('--output', where, '--format', name, source)
+        names -= set(formats[name])
+        want(parts(where) == names, name, parts(where))
+    # a folder is not removed, and is no reason to stop
+    os.mkdir(f'{where}/{left[0]}')
+    _, err = export('--output', where, run)
+    want(f'warning: {where}/{left[0]}: cannot be removed' in err, err)
 
 
 @case

@@ -132,6 +132,9 @@ def a_run_is_exported_while_it_is_written(where):
     shutil.copy(f'{run}/lyso_calibration.bin', where)
     writer = Writer(run, where)
     seen = 0
+    # of a follower that was killed
+    with open(f'{where}/lyso_data_000099.h5.part', 'wb'):
+        pass
     with follower(where) as process:
         for share in 0.3, 0.2, 0.2:
             writer.step(share)
@@ -143,12 +146,17 @@ def a_run_is_exported_while_it_is_written(where):
                 want(list(f['entry/frames/frame']) == frames[:seen])
             want(seen < len(frames), 'all images', share)
         want(seen > PER_FILE, 'one data file only')
+        want(not [name for name in os.listdir(where) if name.endswith('.h5.part')], os.listdir(where))
+        # another export would write the same files
+        _, err = export('--output', where, run, status=1)
+        want('another braggline-export writes the files of run lyso; wait for its end' in err, err)
         _, data = read_all(where, made)
         want(data[:seen] == frames[:seen] and len(data) < len(frames), data)
         writer.end()
         wait('all images', lambda: len(read(f'{where}/lyso_master.h5', made)) == len(frames))
         want(process.poll() is None)
     want(process.text == '', process.text)
+    want(not os.path.exists(f'{where}/.lyso.export.lock'), os.listdir(where))
     same_as(run, f'{where}/lyso_master.h5', frames)
     # a file of a run that was followed is that of an export, with all columns of the run
     export('--output', f'{where}/after', '--images-per-file', str(PER_FILE), run)
