@@ -79,6 +79,19 @@ telemetry_dict_hex(struct rte_tel_data *d, const char *name, uint64_t value)
 	rte_tel_data_add_dict_string(d, name, text);
 }
 
+/* Copy a text. If it is too long, copy only the part up to the last blank that fits, if any. */
+static void
+cut(char part[RTE_TEL_MAX_STRING_LEN], const char *text)
+{
+	char *blank;
+
+	if (snprintf(part, RTE_TEL_MAX_STRING_LEN, "%s", text) < RTE_TEL_MAX_STRING_LEN)
+		return;
+	blank = strrchr(part, ' ');
+	if (blank != NULL)
+		blank[1] = '\0';
+}
+
 void
 telemetry_dict_text(struct rte_tel_data *d, const char *name, const char *text)
 {
@@ -91,7 +104,7 @@ telemetry_dict_text(struct rte_tel_data *d, const char *name, const char *text)
 		return;
 	snprintf(key, sizeof(key), "%s", name);
 	do {
-		snprintf(part, sizeof(part), "%s", rest);
+		cut(part, rest);
 		rte_tel_data_add_dict_string(d, key, part);
 		rest += strlen(part);
 		snprintf(key, sizeof(key), "%s_%u", name, ++n);

@@ -40,7 +40,8 @@ void telemetry_dict_hex(struct rte_tel_data *d, const char *name, uint64_t value
 
 /**
  * Add a UTF-8 text. Characters that are not ASCII become \uXXXX, as in JSON, because DPDK does not
- * support them. A text above DPDK's limit of 127 bytes is continued in NAME_2, NAME_3 and so on.
+ * support them. A text above DPDK's limit of 127 bytes is continued in NAME_2, NAME_3 and so on. It
+ * is cut after a blank, if there is one, and the parts are joined as they are.
  */
 void telemetry_dict_text(struct rte_tel_data *d, const char *name, const char *text);
 

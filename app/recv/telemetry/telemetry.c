@@ -732,7 +732,7 @@ static const struct telemetry_command commands[] = {
 		get_veto},
 	{"/braggline/veto/set", "veto.KEY=VALUE,...[,from_frame=N]",
 		"Change the thresholds from a frame on, while running; also peaks.KEY",
-		"result, state, from_frame or message", set_veto},
+		"result, state, from_frame or message (continued in message_2 ...)", set_veto},
 	{"/braggline/pedestal", "",
 		"The calibration, and its updates by dark frames since the start",
 		"digest, masked, warnings, warning (the first), unusable_g0, unusable_g1, "
@@ -747,19 +747,19 @@ static const struct telemetry_command commands[] = {
 	{"/braggline/run/configure", "SECTION.KEY=VALUE,...",
 		"Set settings of the next run: [run], [veto], [dark], [output], [calibration], "
 		"[geometry], [peaks]",
-		"result, state, message", run_configure_command},
+		"result, state, message (continued in message_2 ...)", run_configure_command},
 	{"/braggline/run/arm", "", "Load the calibration and open the files",
-		"result, state, message", run_arm_command},
+		"result, state, message (continued in message_2 ...)", run_arm_command},
 	{"/braggline/run/start", "", "Start to take frames; configures and arms first if necessary",
-		"result, state, message", run_start_command},
+		"result, state, message (continued in message_2 ...)", run_start_command},
 	{"/braggline/run/stop", "", "Stop; write the frames received so far, close the files",
-		"result, state, message", run_stop_command},
+		"result, state, message (continued in message_2 ...)", run_stop_command},
 	{"/braggline/run/abort", "", "Abort; discard frames that no gang has started",
-		"result, state, message", run_abort_command},
+		"result, state, message (continued in message_2 ...)", run_abort_command},
 	{"/braggline/run/status", "", "State of the current or last run",
 		"state, name, directory, runs, first_frame, last_frame, frames, stored, "
 		"veto_version, seconds, dark, ledger (file of the last one), failed, warning "
-		"(about received packets), message",
+		"(about received packets), message (continued in message_2 ...)",
 		run_status_command},
 };
 

@@ -345,7 +345,7 @@ static const struct telemetry_command commands[] = {
 		answer_identities},
 	{"/braggline/store/keys/reload", "", "Reload the keyring",
 		"read (1: the file is valid and used), message (file and line of a mistake: the "
-		"previous keyring stays in use)",
+		"previous keyring stays in use; continued in message_2 ...)",
 		answer_reload},
 	{"/braggline/store/streams", "", "Tables of the runs whose files are open",
 		"by number of the run and table: run, receiver_id, incarnation, connected, "
