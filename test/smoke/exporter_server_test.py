@@ -250,7 +250,9 @@ def a_wrong_command_line_is_refused(where):
                       ['--timeout', 'nan'], ['--time', '1'], ['argument']):
         status, text = run(*arguments)
         want(status == 2 and 'error:' in text, arguments, status, text)
-    want(run('--endpoints', where) == (1, f'braggline-exporter: {where}: no endpoint (*.py)\n'))
+    want(run('--endpoints', where) == (
+        1, f'braggline-exporter: {where}: no endpoint (*.py); use --endpoints DIR (conf/telemetry '
+        'of the source tree)\n'))
     with open(f'{where}/wrong.py', 'w', encoding='ascii') as stream:
         stream.write('1 / 0\n')
     status, text = run('--endpoints', where)
