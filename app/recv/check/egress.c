@@ -47,11 +47,17 @@ check_probe_journal(struct check_egress *e, const struct settings *s)
 }
 
 void
+check_parse_stores(struct check_egress *e, const struct settings *s)
+{
+	e->stores = (struct store_set){0};
+	if (egress_stores_parse(s->egress, &e->stores, e->no_stores) == 0)
+		e->no_stores[0] = '\0';
+}
+
+void
 check_open_egress(struct check_egress *e, const struct settings *s, enum gk_memory results)
 {
 	struct check_heap before, after;
-	struct store_set stores = {0};
-	char message[PATH_MAX];
 	struct rdma_dev_info info;
 
 	*e = (struct check_egress){0};
@@ -59,6 +65,7 @@ check_open_egress(struct check_egress *e, const struct settings *s, enum gk_memo
 		return;
 	e->slots = egress_slots_choose(s, results);
 	check_probe_journal(e, s);
+	check_parse_stores(e, s);
 	check_find_heap(&before);
 	e->dev = rdma_dev_open(s->egress->device);
 	if (e->dev == NULL) {
@@ -70,9 +77,8 @@ check_open_egress(struct check_egress *e, const struct settings *s, enum gk_memo
 		e->heap = after.taken - before.taken;
 	(void)rdma_dev_info_get(e->dev, &info);
 	e->pins = strcmp(info.provider, "verbs") == 0;
-	/* check_egress_stores() reports addresses that cannot be parsed */
-	if (egress_stores_parse(s->egress, &stores, message) == 0)
-		(void)egress_stores_check(&stores, e->dev, e->no_route);
+	if (e->no_stores[0] == '\0')
+		(void)egress_stores_check(&e->stores, e->dev, e->no_route);
 }
 
 void
@@ -102,14 +108,13 @@ check_egress_device(struct check *c, const struct settings *s, const struct chec
 }
 
 void
-check_egress_stores(struct check *c, const struct settings *s, const struct check_egress *e)
+check_egress_stores(struct check *c, const struct check_egress *e)
 {
-	struct store_set stores = {0};
-	char message[PATH_MAX], text[256] = "";
+	char text[256] = "";
 	size_t at = 0;
 
-	if (egress_stores_parse(s->egress, &stores, message) != 0) {
-		check_add(c, CHECK_FAIL, "egress stores", "%s", message);
+	if (e->no_stores[0] != '\0') {
+		check_add(c, CHECK_FAIL, "egress stores", "%s", e->no_stores);
 		check_fix(c,
 			"[egress] stores = ADDRESS[:PORT],...: IPv4, or IPv6 in brackets; host "
 			"names are not resolved");
@@ -122,9 +127,9 @@ check_egress_stores(struct check *c, const struct settings *s, const struct chec
 			"subnet of the store");
 		return;
 	}
-	for (unsigned int i = 0; i < stores.nb && at < sizeof(text); i++)
+	for (unsigned int i = 0; i < e->stores.nb && at < sizeof(text); i++)
 		at += snprintf(text + at, sizeof(text) - at, "%s%s", i == 0 ? "" : ", ",
-			stores.at[i].address);
+			e->stores.at[i].address);
 	check_add(c, CHECK_OK, "egress stores", "%s; not connected to by --check", text);
 }
 
@@ -349,7 +354,7 @@ check_egress(struct check *c, const struct settings *s, const struct check_egres
 	if (s->egress->device == NULL)
 		return;
 	check_egress_device(c, s, e);
-	check_egress_stores(c, s, e);
+	check_egress_stores(c, e);
 	check_egress_key(c, s);
 	check_journal(c, s, e);
 	check_spill(c, s);

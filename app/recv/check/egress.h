@@ -19,10 +19,14 @@ struct rdma_dev;
 struct settings;
 
 struct check_egress {
-	struct rdma_dev *dev;	   /**< open device */
-	int error;		   /**< 0, or -errno of opening it */
-	uint64_t heap;		   /**< bytes of EAL memory that it uses */
-	char no_route[PATH_MAX];   /**< to a store: what is wrong; "": none */
+	struct rdma_dev *dev;	 /**< open device */
+	int error;		 /**< 0, or -errno of opening it */
+	uint64_t heap;		 /**< bytes of EAL memory that it uses */
+	struct store_set stores; /**< addresses of the settings */
+	/** what is wrong with the addresses, "": nothing; with the routes to them, "": nothing @{ */
+	char no_stores[PATH_MAX];
+	char no_route[PATH_MAX];
+	/** @} */
 	bool pins;		   /**< registered memory is locked, as for an RDMA adapter */
 	struct egress_slots slots; /**< output slots in a new journal */
 	int journal_error;	   /**< of journal_probe() */
@@ -51,11 +55,15 @@ void check_egress(struct check *c, const struct settings *s, const struct check_
 /** Check that the device could be opened. */
 void check_egress_device(struct check *c, const struct settings *s, const struct check_egress *e);
 
+/** Parse the addresses of stores, for check_egress_stores(). check_open_egress() does this. */
+void check_parse_stores(struct check_egress *e, const struct settings *s);
+
 /**
  * Check the syntax of the addresses of stores, and that the device has routes to them. The stores
  * are not contacted.
+ * @param e  of check_parse_stores()
  */
-void check_egress_stores(struct check *c, const struct settings *s, const struct check_egress *e);
+void check_egress_stores(struct check *c, const struct check_egress *e);
 
 /** Check for a key that is unreadable, too short, or readable by other users. */
 void check_egress_key(struct check *c, const struct settings *s);

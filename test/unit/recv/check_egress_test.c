@@ -108,24 +108,30 @@ test_stores(void **state)
 	struct settings s = make_egress();
 
 	egress.stores = "10.0.0.100, 10.0.0.101:7777,[fd00::1]:9";
-	check_egress_stores(&check, &s, &e);
+	check_parse_stores(&e, &s);
+	check_egress_stores(&check, &e);
 	want(CHECK_OK, "10.0.0.101:7777, [fd00::1]:9; not connected to by --check", "");
 	egress.stores = "10.0.0.100,store7.example";
-	check_egress_stores(&check, &s, &e);
+	check_parse_stores(&e, &s);
+	check_egress_stores(&check, &e);
 	want(CHECK_FAIL, "'store7.example': expected ADDRESS[:PORT]",
 		"host names are not resolved");
 	egress.stores = "10.0.0.100:99999";
-	check_egress_stores(&check, &s, &e);
+	check_parse_stores(&e, &s);
+	check_egress_stores(&check, &e);
 	want(CHECK_FAIL, "'10.0.0.100:99999'", "[egress] stores");
 	egress.stores = "10.0.0.100:4000,10.0.0.100:4000";
-	check_egress_stores(&check, &s, &e);
+	check_parse_stores(&e, &s);
+	check_egress_stores(&check, &e);
 	want(CHECK_FAIL, "are the same store", "[egress] stores");
 	egress.stores = ",";
-	check_egress_stores(&check, &s, &e);
+	check_parse_stores(&e, &s);
+	check_egress_stores(&check, &e);
 	want(CHECK_FAIL, "is empty", "[egress] stores");
 	egress.stores = "10.0.0.100";
 	snprintf(e.no_route, sizeof(e.no_route), "store 10.0.0.100: no route");
-	check_egress_stores(&check, &s, &e);
+	check_parse_stores(&e, &s);
+	check_egress_stores(&check, &e);
 	want(CHECK_FAIL, "store 10.0.0.100: no route", "gateway=");
 }
 
