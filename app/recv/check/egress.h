@@ -19,14 +19,12 @@ struct rdma_dev;
 struct settings;
 
 struct check_egress {
-	struct rdma_dev *dev;	 /**< open device */
-	int error;		 /**< 0, or -errno of opening it */
-	uint64_t heap;		 /**< bytes of EAL memory that it uses */
-	struct store_set stores; /**< addresses of the settings */
-	/** what is wrong with the addresses, "": nothing; with the routes to them, "": nothing @{ */
-	char no_stores[PATH_MAX];
-	char no_route[PATH_MAX];
-	/** @} */
+	struct rdma_dev *dev;	   /**< open device */
+	int error;		   /**< 0, or -errno of opening it */
+	uint64_t heap;		   /**< bytes of EAL memory that it uses */
+	struct store_set stores;   /**< addresses of the settings */
+	char no_stores[PATH_MAX];  /**< what is wrong with them; "": nothing */
+	char no_route[PATH_MAX];   /**< to a store: what is wrong; "": none */
 	bool pins;		   /**< registered memory is locked, as for an RDMA adapter */
 	struct egress_slots slots; /**< output slots in a new journal */
 	int journal_error;	   /**< of journal_probe() */

@@ -678,7 +678,7 @@ open_engine(struct scan_worker *w, char *error, size_t size)
 
 	for (i = 0; i < w->config.nb_paths; i++) {
 		ret = scan_list_add(&list, w->config.path[i]);
-		/* a folder without runs may get some later; rows of an unreadable one are missing */
+		/* a folder without runs may get some later; an unreadable one lacks rows */
 		unreadable += ret < 0 && ret != -ENODATA;
 	}
 	ret = sql_catalog_create(&w->catalog, &list, warn, NULL);
