@@ -213,6 +213,13 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 			snprintf(message, PATH_MAX,
 				"%.3000s is a symbolic link and is not followed; give its target",
 				e->fts_path);
+		} else if (e->fts_level == FTS_ROOTLEVEL && e->fts_info != FTS_D &&
+			e->fts_info != FTS_DP && !has_matching_name(t, e)) {
+			ret = -EINVAL;
+			snprintf(message, PATH_MAX,
+				"%.3000s: expected a directory, or a file named *.arrow or "
+				"*.arrow.part",
+				e->fts_path);
 		} else if (is_in_place_of_file(t, e)) {
 			ret = -EINVAL;
 			snprintf(message, PATH_MAX,

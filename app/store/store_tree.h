@@ -26,6 +26,7 @@ struct store_tree {
  * those of named files, must be ones that a store accepts as its own (OWN_FOLDER_DATA). A link with
  * such a name, or to a directory, is an error. So is any other object with such a name that is not
  * a regular file, because the batches of a file with this name would be missing unnoticed.
+ * A named file with another name is an error, because it would not be read.
  * @param root     directories or files; NULL-terminated
  * @param message  out, on error: what cannot be read
  * @return 0; -EPERM: another user could replace a named directory; -errno; -ENOMEM
