@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Error message of a command-line option.
+ * Error messages of command-line options.
  */
 #ifndef OPTION_REFUSE_H
 #define OPTION_REFUSE_H
@@ -22,6 +22,16 @@ option_refuse(
 {
 	snprintf(message, size, "%s %.200s: expected %s", option, found, expected);
 	return -EINVAL;
+}
+
+/**
+ * Print where options are described, after getopt_long() has reported a wrong one.
+ * @param program  its name, with that of the command if it has commands
+ */
+static inline void
+option_try_help(const char *program)
+{
+	fprintf(stderr, "Try '%s --help'.\n", program);
 }
 
 #endif /* OPTION_REFUSE_H */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "option_refuse.h"
 #include "whole_number.h"
 
 enum value_kind {
@@ -534,7 +535,7 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 			printf("braggline-detector %s\n", BRAGGLINE_VERSION);
 			return 1;
 		case '?':
-			/* getopt_long() has reported the option */
+			option_try_help("braggline-detector");
 			return -EINVAL;
 		default:
 			ret = parse_row(&rows[choice], optarg, options);

@@ -30,6 +30,7 @@
 #include "ledger.h"
 #include "ledger_read.h"
 #include "log.h"
+#include "option_refuse.h"
 #include "pipeline.h"
 #include "plural.h"
 #include "port/placement.h"
@@ -184,7 +185,7 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 			printf("braggline-recv %s, %s\n", BRAGGLINE_VERSION, rte_version());
 			return 1;
 		default:
-			fprintf(stderr, "Try 'braggline-recv --help'.\n");
+			option_try_help("braggline-recv");
 			return -EINVAL;
 		}
 	}
@@ -199,7 +200,8 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		return -EINVAL;
 	}
 	if (a->settings.file == NULL && a->settings.nb_sets == 0 && !a->dump_config) {
-		fprintf(stderr, "braggline-recv: --config FILE is required; see --help\n");
+		fprintf(stderr,
+			"braggline-recv: --config FILE is required; see braggline-recv --help\n");
 		return -EINVAL;
 	}
 	return 0;

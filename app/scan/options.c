@@ -15,6 +15,7 @@
 #include "eal/start.h"
 #include "escaped_text.h"
 #include "geometry/file.h"
+#include "option_refuse.h"
 #include "options.h"
 #include "picture.h"
 #include "picture/drawing.h"
@@ -286,8 +287,10 @@ parse_rows(struct parser *p, int argc, char **argv)
 			rows[i].value == VALUE_NONE ? no_argument : required_argument, NULL,
 			first + (int)i};
 	while ((choice = getopt_long(argc, argv, "o:", table, NULL)) != -1) {
-		if (choice == '?')
-			return -EINVAL; /* getopt_long() has printed why */
+		if (choice == '?') {
+			option_try_help("braggline-scan");
+			return -EINVAL;
+		}
 		for (i = 0; choice == 'o' && strcmp(rows[i].name, "format") != 0; i++)
 			;
 		ret = set_value(p, &rows[choice == 'o' ? i : (size_t)(choice - first)], optarg);
@@ -295,6 +298,19 @@ parse_rows(struct parser *p, int argc, char **argv)
 			return ret;
 	}
 	return 0;
+}
+
+/* Check the name of a geometry that is read or written. */
+static int
+check_geometry(const char *option, const char *path)
+{
+	if (path == NULL || geometry_file_is_name(path))
+		return 0;
+	escaped_line(stderr,
+		"braggline-scan: %s: expected a name that ends in .geom (CrystFEL) or .poni "
+		"(pyFAI), not %s; see braggline-scan --help",
+		option, path);
+	return -EINVAL;
 }
 
 /* Check the name of a picture. */
@@ -381,6 +397,9 @@ check_local(const struct parser *p)
 
 	if (o->from != NULL && (o->geometry == NULL || o->nb_paths > 0))
 		return refuse("--from requires --geometry, and no directory or file of a run");
+	if (check_geometry("--geometry", o->geometry) != 0 ||
+		check_geometry("--from", o->from) != 0)
+		return -EINVAL;
 	if (o->from != NULL)
 		return 0;
 	if (o->nb_paths == 0)

@@ -17,6 +17,7 @@
 #include <rte_version.h>
 
 #include "log.h"
+#include "option_refuse.h"
 #include "tools/command.h"
 #include "arrow/async_writer.h"
 #include "config/config.h"
@@ -129,7 +130,7 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 			printf("braggline-store %s, %s\n", BRAGGLINE_VERSION, rte_version());
 			return 1;
 		default:
-			fprintf(stderr, "Try 'braggline-store --help'.\n");
+			option_try_help("braggline-store");
 			return -EINVAL;
 		}
 	}
@@ -138,11 +139,12 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 			"braggline-store: '%s' is neither a command nor an option:", argv[optind]);
 		for (i = 0; i < NB_COMMANDS; i++)
 			fprintf(stderr, "%s %s", i == 0 ? "" : ",", commands[i].name);
-		fprintf(stderr, "; see --help\n");
+		fprintf(stderr, "; see braggline-store --help\n");
 		return -EINVAL;
 	}
 	if (a->settings.file == NULL && a->settings.nb_sets == 0 && !a->dump_config) {
-		fprintf(stderr, "braggline-store: --config FILE is required; see --help\n");
+		fprintf(stderr,
+			"braggline-store: --config FILE is required; see braggline-store --help\n");
 		return -EINVAL;
 	}
 	return 0;

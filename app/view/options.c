@@ -245,7 +245,6 @@ options_parse(struct options *o, int argc, char **argv, char message[OPTIONS_MES
 	(void)options_address(LISTEN, &o->address, &o->loopback);
 	message[0] = '\0';
 	optind = 0;
-	opterr = 0;
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		ret = set_option(o, opt, message);
 		if (ret < 0)

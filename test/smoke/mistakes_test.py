@@ -124,6 +124,24 @@ def eal_options_without_a_separator(where):
 
 
 @case
+def options_that_do_not_exist(where):
+    """The option is named, and where the options are described."""
+    for program, *words in ((RECV,), (STORE,), (STORE, 'verify'), (STORE, 'import'), (STORE, 'reconcile'),
+                            (DETECTOR,), (SCAN,)):
+        name = ' '.join([os.path.basename(program), *words])
+        says([program, *words, '--bogus'], 2, "unrecognized option '--bogus'\n", f"Try '{name} --help'.\n")
+
+
+@case
+def names_that_are_none_of_a_geometry(where):
+    """Before files are read."""
+    for words, option in ((('--geometry', 'a.txt', f'{where}/none'), '--geometry'),
+                          (('--geometry', 'a.geom', '--from', 'a.txt'), '--from')):
+        says([SCAN, *words], 2, f'{option}: expected a name that ends in .geom (CrystFEL) or .poni (pyFAI), '
+             'not a.txt; see braggline-scan --help', never=('No such file',))
+
+
+@case
 def options_that_eal_does_not_take(where):
     """Unknown EAL options are reported, as are options of the program before the separator."""
     usual = ('--no-huge', '--no-pci', '--file-prefix', PREFIX)

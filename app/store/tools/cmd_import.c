@@ -13,6 +13,7 @@
 
 #include "escaped_text.h"
 #include "arrow/names.h"
+#include "option_refuse.h"
 #include "tools/command.h"
 #include "tools/import.h"
 #include "tools/orphaned_journals.h"
@@ -300,6 +301,7 @@ parse_arguments(struct job *j, int argc, char **argv)
 			fputs(help, stdout);
 			return 1;
 		default:
+			option_try_help("braggline-store import");
 			return -EINVAL;
 		}
 	}
@@ -307,7 +309,7 @@ parse_arguments(struct job *j, int argc, char **argv)
 		(j->to == NULL && j->settings.file == NULL && j->settings.nb_sets == 0)) {
 		fprintf(stderr,
 			"braggline-store import: expected sources and a directory (--to or "
-			"--config); see --help\n");
+			"--config); see braggline-store import --help\n");
 		return -EINVAL;
 	}
 	return 0;

@@ -11,6 +11,7 @@
 
 #include "escaped_text.h"
 #include "arrow/names.h"
+#include "option_refuse.h"
 #include "tools/command.h"
 #include "io/direct_io.h"
 #include "tools/orphaned_journals.h"
@@ -315,12 +316,14 @@ cmd_reconcile(int argc, char **argv)
 			fputs(help, stdout);
 			return EXIT_SUCCESS;
 		default:
+			option_try_help("braggline-store reconcile");
 			return EXIT_USAGE;
 		}
 	}
 	if (optind == argc) {
 		fprintf(stderr,
-			"braggline-store reconcile: expected at least one directory; see --help\n");
+			"braggline-store reconcile: expected at least one directory; see "
+			"braggline-store reconcile --help\n");
 		return EXIT_USAGE;
 	}
 	status = work(&j, argv + optind);

@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "escaped_text.h"
+#include "option_refuse.h"
 #include "recovery/damage.h"
 #include "arrow/names.h"
 #include "recovery/order.h"
@@ -649,13 +650,14 @@ cmd_verify(int argc, char **argv)
 			fputs(help, stdout);
 			return EXIT_SUCCESS;
 		default:
+			option_try_help("braggline-store verify");
 			return EXIT_USAGE;
 		}
 	}
 	if (optind == argc) {
 		fprintf(stderr,
 			"braggline-store verify: expected at least one file or "
-			"directory; see verify --help\n");
+			"directory; see braggline-store verify --help\n");
 		return EXIT_USAGE;
 	}
 	v.begun = v.said = monotonic_ns();
