@@ -12,6 +12,7 @@
 #include "builder/builder.h"
 #include "calib/calibration.h"
 #include "calib/pedestal.h"
+#include "counter.h"
 #include "egress/egress.h"
 #include "lcores.h"
 #include "output/preview.h"
@@ -187,12 +188,12 @@ print_lcores(const struct pipeline *p, FILE *out)
 	fprintf(out, "lcores\n");
 	RTE_LCORE_FOREACH(id) {
 		const struct lcore *lc = &p->lcores->lcore[id];
-		const uint64_t cycles = lc->busy_cycles + lc->idle_cycles;
+		const uint64_t busy = counter_get(&lc->busy_cycles);
+		const uint64_t cycles = busy + counter_get(&lc->idle_cycles);
 
 		if (lc->nb_roles == 0)
 			continue;
-		fprintf(out, "  %3u  %5.1f %% busy ", id,
-			cycles != 0 ? 100.0 * lc->busy_cycles / cycles : 0);
+		fprintf(out, "  %3u  %5.1f %% busy ", id, cycles != 0 ? 100.0 * busy / cycles : 0);
 		for (uint32_t i = 0; i < lc->nb_roles; i++)
 			fprintf(out, "%s %s", i == 0 ? "" : ",", lc->roles[i].name);
 		fprintf(out, "\n");
