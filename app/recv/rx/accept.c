@@ -125,14 +125,14 @@ expel(struct rx *rx, uint64_t streams, enum rx_counter cause, struct rx_batch *b
 
 		counter_set(&rx->counters[RX_PLACED], rx->counters[RX_PLACED] - n);
 		counter_add(&rx->counters[cause], n);
-		rx->waiting[s] = 0;
+		counter_set(&rx->waiting[s], 0);
 	}
 	for (uint32_t i = 0; i < rx->nb_pending; i++)
 		if ((streams >> rx->pending[i].stream & 1) != 0 && rx->pending[i].held != RX_HELD)
 			rx->nb_of_source[rx->pending[i].source]--;
 	for (uint64_t i = streams; i != 0; i &= i - 1)
-		rx->nb_held[__builtin_ctzll(i)] = 0;
-	rx->nb_pending = drop_streams(rx, rx->pending, rx->nb_pending, streams, cause);
+		COUNTER_SET(rx->nb_held[__builtin_ctzll(i)], 0);
+	COUNTER_SET(rx->nb_pending, drop_streams(rx, rx->pending, rx->nb_pending, streams, cause));
 	batch->n = drop_streams(rx, batch->packets, batch->n, streams, cause);
 }
 

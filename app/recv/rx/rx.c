@@ -123,15 +123,17 @@ wait_for(uint64_t waiting[DETECTOR_STREAMS_MAX], const struct rx_packet *p)
 
 	/* the highest number is not recorded: + 1 it is 0, which means that no packet waits */
 	if (p->frame != UINT64_MAX && (*lowest == 0 || p->frame + 1 < *lowest))
-		*lowest = p->frame + 1;
+		counter_set(lowest, p->frame + 1);
 }
 
 static void
 clear_waiting(struct rx *rx)
 {
-	memset(rx->waiting, 0, sizeof(rx->waiting));
+	for (uint32_t s = 0; s < rx->detector->streams; s++) {
+		counter_set(&rx->waiting[s], 0);
+		COUNTER_SET(rx->nb_held[s], 0);
+	}
 	memset(rx->nb_of_source, 0, sizeof(rx->nb_of_source));
-	memset(rx->nb_held, 0, sizeof(rx->nb_held));
 	rx->crowded = false;
 }
 
@@ -146,7 +148,7 @@ hold(struct rx *rx, struct rx_packet *p, uint64_t frame)
 	if (p->held == RX_NOT_HELD)
 		p->tick = frame_rx_tick(rx->table);
 	if (rx->nb_held[p->stream] < rx->detector->stream_packets) {
-		rx->nb_held[p->stream]++;
+		COUNTER_SET(rx->nb_held[p->stream], rx->nb_held[p->stream] + 1);
 		p->held = RX_HELD;
 		return FRAME_PLACE_HOLD;
 	}
@@ -350,13 +352,6 @@ all_are_full(const struct rx *rx)
 	return !rx->handoff_used || is_full(rx, rx->nb_queues);
 }
 
-/** Set the number of pending packets, which telemetry and the control lcore read. */
-static void
-set_pending(struct rx *rx, uint32_t n)
-{
-	__atomic_store_n(&rx->nb_pending, n, __ATOMIC_RELAXED);
-}
-
 /** Retry pending packets. @return packets that are no longer pending */
 static uint32_t
 place_pending(struct rx *rx)
@@ -369,7 +364,7 @@ place_pending(struct rx *rx)
 	clear_waiting(rx);
 	rx->first = frame_rx_begin_retry(rx->table, rx->frx, &rx->moved);
 	rx->arrived = 0;
-	set_pending(rx, place(rx, rx->pending, before));
+	COUNTER_SET(rx->nb_pending, place(rx, rx->pending, before));
 	rx->first = rx->moved = false;
 	frame_rx_end_retry(rx->frx);
 	return before - rx->nb_pending;
@@ -407,11 +402,11 @@ drop_blocking(struct rx *rx)
 		}
 		rx_count_drop(rx, p, RX_OUTLIER);
 		rx_note_drop(rx, p->stream, p->frame, RX_OUTLIER);
-		rx->waiting[p->stream] = 0;
+		counter_set(&rx->waiting[p->stream], 0);
 		rx->nb_of_source[p->source]--;
 		rte_pktmbuf_free(p->m);
 	}
-	set_pending(rx, kept);
+	COUNTER_SET(rx->nb_pending, kept);
 }
 
 /** Publish which frame the builder should open next. */
@@ -445,7 +440,7 @@ rx_take(struct rx *rx, struct rx_packet *packets, uint32_t n)
 	rx->counted = true;
 	if (unlikely(waiting > 0)) {
 		memcpy(&rx->pending[rx->nb_pending], packets, waiting * sizeof(packets[0]));
-		set_pending(rx, rx->nb_pending + waiting);
+		COUNTER_SET(rx->nb_pending, rx->nb_pending + waiting);
 	}
 }
 
@@ -510,7 +505,7 @@ drop_waiting(struct rx *rx)
 		rx_count_drop(rx, &rx->pending[i], RX_STOPPED);
 		rte_pktmbuf_free(rx->pending[i].m);
 	}
-	set_pending(rx, 0);
+	COUNTER_SET(rx->nb_pending, 0);
 	clear_waiting(rx);
 	for (uint32_t i = 0; i < rx->table->config.nb_rx; i++) {
 		rte_pktmbuf_free_bulk(rx->handoff_out[i], rx->nb_handoff_out[i]);
