@@ -56,6 +56,7 @@ struct preview {
 struct job {
 	uint64_t run;
 	uint64_t frame;
+	uint32_t count; /* strong pixels of the frame */
 	uint64_t frames;
 	char path[PATH_MAX];
 };
@@ -103,7 +104,7 @@ draw(struct preview *p, const struct job *job)
 	projection_copy_maximum(&p->projection, p->cells);
 	figure_draw(p->figure, 0, text, UNIT, p->cells);
 	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u", job->frame,
-		p->projection.shown_count);
+		job->count);
 	/* if the run ended during a request, the previous frame stays in the figure */
 	shown = projection_state(&p->projection) != PROJECTION_WANTED;
 	projection_copy_shown(&p->projection, p->cells);
@@ -190,6 +191,7 @@ preview_main(void *arg)
 		}
 		job.run = p->run;
 		job.frame = p->projection.shown_frame;
+		job.count = p->projection.shown_count;
 		job.frames = frames_of(&p->projection);
 		snprintf(job.path, sizeof(job.path), "%s", p->path);
 		pthread_mutex_unlock(&p->lock);

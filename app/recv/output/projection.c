@@ -108,8 +108,12 @@ projection_reset(struct projection *p)
 {
 	fill(p, p->maximum, -INFINITY);
 	fill(p, p->shown, 0);
-	p->frames = p->sparse = p->skipped = p->raw = 0;
-	p->spent = p->granted = 0;
+	counter_set(&p->frames, 0);
+	counter_set(&p->sparse, 0);
+	counter_set(&p->skipped, 0);
+	counter_set(&p->raw, 0);
+	counter_set(&p->spent, 0);
+	counter_set(&p->granted, 0);
 	p->shown_frame = 0;
 	p->shown_count = 0;
 	__atomic_store_n(&p->state, PROJECTION_WANTED, __ATOMIC_RELEASE);

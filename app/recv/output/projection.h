@@ -48,8 +48,10 @@ struct projection {
 	uint64_t skipped;
 	uint64_t raw;	/**< raw frames, which are skipped, too */
 	uint64_t spent; /**< pixels used of `granted` */
+	/* Of the recent frame. Written by the adding thread, read by the drawing thread, while it
+	 * owns the frame. */
 	uint64_t shown_frame;
-	uint32_t shown_count; /**< strong pixel count of the recent frame */
+	uint32_t shown_count; /**< strong pixels */
 	uint64_t granted;     /**< written by the drawing thread: limit of `spent` */
 };
 
@@ -62,7 +64,10 @@ int projection_init(struct projection *p, const struct gk_geometry *geometry,
 
 void projection_free(struct projection *p);
 
-/** Discard all data and request a frame. The adding thread must not run. */
+/**
+ * Discard all data and request a frame. The adding thread must not run. The drawing thread may be
+ * copying, and must discard its copies.
+ */
 void projection_reset(struct projection *p);
 
 /**

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tests the preview: what it accumulates from kept frames, and how pictures are written. */
 
+#include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -472,6 +473,39 @@ pictures_of_runs(void **state)
 	free(s.bytes);
 }
 
+/* Runs that begin while a picture of the run before them is drawn. */
+static void
+runs_that_do_not_wait(void **state)
+{
+	const size_t pixels = gk_pixels(&large);
+	float *plane = calloc(pixels, sizeof(*plane));
+	struct preview_status status;
+	struct preview *p;
+	struct slot s;
+	char path[96];
+	uint64_t i;
+
+	assert_non_null(plane);
+	plane[5] = 7;
+	slot_init(&s, &large, GK_VALUE_F32);
+	p = create(&s);
+	for (i = 1; i <= 4; i++) {
+		snprintf(path, sizeof(path), "%s/next_%" PRIu64 ".png", dir, i);
+		assert_int_equal(preview_begin(p, path, 0.1, NULL), 0);
+		slot_frame(&s, i, GK_KIND_CSR, plane);
+		preview_offer(p, &s.record, s.bytes);
+	}
+	do {
+		usleep(1000);
+		preview_get_status(p, &status);
+	} while (strcmp(status.path, path) != 0);
+	assert_int_equal(status.frame, i - 1);
+	assert_int_equal(status.frames, 1);
+	preview_destroy(p);
+	free(s.bytes);
+	free(plane);
+}
+
 /* The size of the picture follows the geometry of each run. */
 static void
 pictures_by_geometry(void **state)
@@ -604,6 +638,7 @@ main(void)
 		cmocka_unit_test(pixel_budget_is_kept),
 		cmocka_unit_test(broken_slots),
 		cmocka_unit_test(pictures_of_runs),
+		cmocka_unit_test(runs_that_do_not_wait),
 		cmocka_unit_test(pictures_by_geometry),
 		cmocka_unit_test(pictures_by_period),
 		cmocka_unit_test(errors_of_files),
