@@ -737,6 +737,17 @@ tick_run(void *arg)
 	return NULL;
 }
 
+static bool
+is_busy(void)
+{
+	bool busy;
+
+	pthread_mutex_lock(&r->lock);
+	busy = r->busy;
+	pthread_mutex_unlock(&r->lock);
+	return busy;
+}
+
 /** Start a client that starts a run, and wait until the run is being armed. */
 static void
 begin_arming(pthread_t *client, int *ret)
@@ -934,7 +945,7 @@ looked_at_while_closing(void **state)
 		rx_poll(p.rx[0]);
 	__atomic_store_n(&disk_waits, true, __ATOMIC_RELEASE);
 	assert_int_equal(pthread_create(&service, NULL, tick_run, NULL), 0);
-	for (int ms = 0; ms < 5000 && !__atomic_load_n(&r->busy, __ATOMIC_RELAXED); ms++)
+	for (int ms = 0; ms < 5000 && !is_busy(); ms++)
 		usleep(1000);
 	look_at_run("slow");
 	/* a service manager waits as long as there is progress: none when the writer has no work */
