@@ -220,7 +220,7 @@ tx_stall(struct roce_poll_group *pg, unsigned int n)
 	if (now - pg->tx_stalled < rte_get_tsc_hz() / 1000 * ROCE_TX_STALL_MS)
 		return n;
 	rte_pktmbuf_free_bulk(pg->tx, n);
-	pg->stats[ROCE_TX_STALLED] += n;
+	roce_count_n(pg, ROCE_TX_STALLED, n);
 	/* the time-out starts again for the next packets */
 	pg->tx_stalled = 0;
 	return 0;
