@@ -527,31 +527,39 @@ bind(duckdb_bind_info info, struct sql_tables *t, enum arrow_table table, bool i
 	api->bind_set_bind_data(info, b, bind_free);
 }
 
-/* The table is known by the function that DuckDB calls; the extra information is the same. */
-static const struct duckdb_api *bound_api;
+/* Of the process. Atomic: sessions of several threads set it to the same value. */
+static const struct duckdb_api *registered_api;
 
+/* Get the API, for functions that DuckDB calls: it is needed to get their data. */
+static const struct duckdb_api *
+get_api(void)
+{
+	return __atomic_load_n(&registered_api, __ATOMIC_ACQUIRE);
+}
+
+/* The table is known by the function that DuckDB calls; the extra information is the same. */
 static void
 bind_frames(duckdb_bind_info info)
 {
-	bind(info, bound_api->bind_get_extra_info(info), ARROW_FRAMES, false);
+	bind(info, get_api()->bind_get_extra_info(info), ARROW_FRAMES, false);
 }
 
 static void
 bind_view_frames(duckdb_bind_info info)
 {
-	bind(info, bound_api->bind_get_extra_info(info), ARROW_FRAMES, true);
+	bind(info, get_api()->bind_get_extra_info(info), ARROW_FRAMES, true);
 }
 
 static void
 bind_images(duckdb_bind_info info)
 {
-	bind(info, bound_api->bind_get_extra_info(info), ARROW_IMAGES, false);
+	bind(info, get_api()->bind_get_extra_info(info), ARROW_IMAGES, false);
 }
 
 static void
 bind_view_images(duckdb_bind_info info)
 {
-	bind(info, bound_api->bind_get_extra_info(info), ARROW_IMAGES, true);
+	bind(info, get_api()->bind_get_extra_info(info), ARROW_IMAGES, true);
 }
 
 static void
@@ -600,7 +608,7 @@ list_units(struct scan *s)
 static void
 init(duckdb_init_info info)
 {
-	const struct duckdb_api *api = bound_api;
+	const struct duckdb_api *api = get_api();
 	const struct scan_bind *b = api->init_get_bind_data(info);
 	struct scan *s = calloc(1, sizeof(*s));
 	uint64_t i, column;
@@ -636,7 +644,7 @@ thread_free(void *data)
 	for (i = 0; t->offsets != NULL && i < t->nb_columns; i++)
 		free(t->offsets[i]);
 	if (t->types != NULL)
-		bound_api->destroy_arrow_converted_schema(&t->types);
+		get_api()->destroy_arrow_converted_schema(&t->types);
 	free(t->value);
 	free(t->array);
 	free(t->child);
@@ -653,7 +661,8 @@ thread_free(void *data)
 static void
 init_thread(duckdb_init_info info)
 {
-	const unsigned int nb = bound_api->init_get_column_count(info) + 1;
+	const struct duckdb_api *api = get_api();
+	const unsigned int nb = api->init_get_column_count(info) + 1;
 	struct scan_thread *t = calloc(1, sizeof(*t));
 
 	if (t != NULL) {
@@ -673,10 +682,10 @@ init_thread(duckdb_init_info info)
 		t->offsets == NULL) {
 		if (t != NULL)
 			thread_free(t);
-		bound_api->init_set_error(info, "not enough memory");
+		api->init_set_error(info, "not enough memory");
 		return;
 	}
-	bound_api->init_set_init_data(info, t, thread_free);
+	api->init_set_init_data(info, t, thread_free);
 }
 
 static const char *
@@ -1295,7 +1304,7 @@ append_rows(struct scan_thread *t, duckdb_chunk output, uint64_t at, uint64_t ro
 static void
 function(duckdb_function_info info, duckdb_chunk output)
 {
-	const struct duckdb_api *api = bound_api;
+	const struct duckdb_api *api = get_api();
 	struct scan_thread *t = api->function_get_local_init_data(info);
 	struct scan *s = api->function_get_init_data(info);
 	const struct source *source;
@@ -1440,7 +1449,7 @@ sql_tables_register(struct sql_tables *t, duckdb_database db, duckdb_connection 
 {
 	enum arrow_table table;
 
-	bound_api = t->api;
+	__atomic_store_n(&registered_api, t->api, __ATOMIC_RELEASE);
 	for (table = 0; table < ARROW_TABLES; table++) {
 		if (register_table(t, connection, table, false) < 0)
 			return -EIO;
