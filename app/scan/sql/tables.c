@@ -31,8 +31,8 @@
 /** A column of a statement. */
 struct column {
 	struct arrow_field field;
-	struct sql_file *from; /* where it was found first, for errors */
-	bool deferred;	       /* its values are handles */
+	size_t from;   /* source where it was found first, for errors */
+	bool deferred; /* its values are handles */
 };
 
 /** A file of a statement, with the position of each column. */
@@ -198,13 +198,39 @@ same_type(const struct arrow_field *a, const struct arrow_field *b)
 		(a->type != ARROW_FIXED_LIST || a->list_size == b->list_size);
 }
 
-/* Write that a column has different types in two files. */
+/*
+ * Write that a column has another type in a source than in one before it.
+ * @param one    name of the file of the source
+ * @param other  that of the one before
+ */
 static void
-put_types(const char *one, const char *other, const char *column, char *error, size_t size)
+put_types(const struct scan_bind *b, const struct column *c, const struct source *source,
+	const char *one, const char *other, char *error, size_t size)
 {
-	snprintf(error, size,
-		"column %s has another type in %s than in %s: query these runs one by one", column,
-		one, other);
+	const int length = snprintf(error, size, "column %s has another type in %s than in %s",
+		c->field.name, one, other);
+
+	if ((size_t)length >= size)
+		return;
+	if (strcmp(source->run, b->source[c->from].run) != 0)
+		snprintf(error + length, size - length, ": query these runs one by one");
+	else /* no query can name one of them */
+		snprintf(error + length, size - length,
+			", both of run %s: give %sonly one of these files, or of their directories",
+			source->run, b->catalog->hides_paths ? "the server " : "");
+}
+
+/* Set the error that a column has another type in a source than in one before it. */
+static void
+types_differ(const struct scan_bind *b, const struct column *c, const struct source *source,
+	char *error, size_t size)
+{
+	const struct sql_file *before = b->source[c->from].file;
+
+	put_types(b, c, source, source->file->path, before->path, error, size);
+	sql_catalog_report(b->catalog, source->file, error);
+	put_types(b, c, source, sql_catalog_shown(b->catalog, source->file),
+		sql_catalog_shown(b->catalog, before), error, size);
 }
 
 /* Add a file and its columns. @return 0; -ENOMEM; -EBADMSG: `error` says why */
@@ -213,7 +239,7 @@ bind_source(struct scan_bind *b, struct sql_file *file, const char *run, char *e
 {
 	const struct arrow_reader *r = &file->reader;
 	const struct arrow_field *f;
-	struct source *sources;
+	struct source *sources, *source;
 	struct column *columns;
 	char problem[512];
 	unsigned int i, k;
@@ -222,7 +248,8 @@ bind_source(struct scan_bind *b, struct sql_file *file, const char *run, char *e
 	if (sources == NULL)
 		return -ENOMEM;
 	b->source = sources;
-	sources[b->nb_sources++] = (struct source){.file = file, .run = run};
+	source = &sources[b->nb_sources++];
+	*source = (struct source){.file = file, .run = run};
 	for (i = 0; i < r->schema.nb_fields; i++) {
 		f = &r->fields[i];
 		if (f->type == ARROW_FIXED_LIST &&
@@ -238,11 +265,7 @@ bind_source(struct scan_bind *b, struct sql_file *file, const char *run, char *e
 				break;
 		}
 		if (k < b->nb_columns && !same_type(&b->column[k].field, f)) {
-			put_types(file->path, b->column[k].from->path, f->name, error, size);
-			sql_catalog_report(b->catalog, file, error);
-			put_types(sql_catalog_shown(b->catalog, file),
-				sql_catalog_shown(b->catalog, b->column[k].from), f->name, error,
-				size);
+			types_differ(b, &b->column[k], source, error, size);
 			return -EBADMSG;
 		}
 		if (k < b->nb_columns) {
@@ -254,7 +277,7 @@ bind_source(struct scan_bind *b, struct sql_file *file, const char *run, char *e
 		if (columns == NULL)
 			return -ENOMEM;
 		b->column = columns;
-		columns[k] = (struct column){.field = *f, .from = file};
+		columns[k] = (struct column){.field = *f, .from = source - sources};
 		b->nb_columns++;
 	}
 	return 0;

@@ -1150,10 +1150,45 @@ test_sets_and_columns_of_several_runs_are_merged(void **state)
 		"true");
 	want_answer(&r, "SELECT count(*) FROM frames", "100");
 	want_error(&r, "FROM images", -EINVAL, "column value has another type in");
+	want_error(&r, "FROM images", -EINVAL, ": query these runs one by one");
 	want_answer(&r, "SELECT typeof(value) FROM q.images LIMIT 1", "SMALLINT[]");
 	rig_close(&r);
 	rig_open_with(&r, path, &(struct sql_limits){.threads = 2, .fill = SQL_COPY});
 	want_answer(&r, "SELECT count(*) FROM frames WHERE shell_peaks IS NULL", "80");
+	rig_close(&r);
+	shell("rm -rf '%s'", path);
+}
+
+/* Two directories have a run of the same name: no query can read one of them. */
+static void
+test_types_that_differ_between_directories(void **state)
+{
+	static const char sql[] = "FROM lyso_7.images";
+	struct scan_list list = {0};
+	char path[256], files[1024];
+	struct rig r;
+
+	memset(&r, 0, sizeof(r));
+	copy_run("types", path);
+	shell("rm '%s'/lyso_7_*; '%s' '%s' lyso_7 int16 2 10 4", path, getenv("ARROW_WRITE"), path);
+	assert_int_equal(scan_list_add(&list, dir), 0);
+	assert_int_equal(scan_list_add(&list, path), 0);
+	assert_int_equal(sql_catalog_create(&r.catalog, &list, keep_warning, &r), 0);
+	scan_list_free(&list);
+	assert_int_equal(
+		sql_session_open(&r.session, &api, &r.catalog, &(struct sql_limits){.threads = 1}),
+		0);
+	snprintf(files, sizeof(files),
+		"in %s/lyso_7_images.arrow than in %s/lyso_7_images.arrow, both of run lyso_7: ",
+		path, dir);
+	want_error(&r, sql, -EINVAL, files);
+	want_error(&r, sql, -EINVAL, ": give only one of these files, or of their directories");
+	assert_int_equal(r.warnings, 0);
+	sql_catalog_hide_paths(&r.catalog);
+	want_error(&r, sql, -EINVAL,
+		"in lyso_7_images.arrow than in lyso_7_images.arrow, both of run lyso_7: give the "
+		"server only one of these files, or of their directories");
+	assert_non_null(strstr(r.warning, files));
 	rig_close(&r);
 	shell("rm -rf '%s'", path);
 }
@@ -1941,6 +1976,7 @@ main(void)
 		cmocka_unit_test(test_names_of_runs_are_quoted),
 		cmocka_unit_test(test_files_of_stores_are_one_run),
 		cmocka_unit_test(test_sets_and_columns_of_several_runs_are_merged),
+		cmocka_unit_test(test_types_that_differ_between_directories),
 		cmocka_unit_test(test_chunks_are_pixels),
 		cmocka_unit_test(test_a_query_without_end_is_cancelled),
 		cmocka_unit_test(test_errors_are_not_the_end_of_the_rows),
