@@ -12,6 +12,7 @@
 #include "io/own_file.h"
 #include "recover.h"
 #include "recovery/directory.h"
+#include "scan/list.h"
 
 /* @param arg  bool: set to true */
 static void
@@ -40,23 +41,36 @@ open_folder(const char *path, char message[PATH_MAX])
 	return own_folder_open(dirname(copy), OWN_FOLDER_DATA, message);
 }
 
+/* Recover the files of a folder. @param arg  set to true on error @return 0: go on */
+static int
+recover_folder(void *arg, const char *path)
+{
+	bool printed = false, *failed = arg;
+	const int ret = arrow_recover_dir(NULL, path, print_report, &printed);
+
+	/* the report of a folder says more than the error */
+	if (ret < 0 && !printed)
+		escaped_line(stderr, "braggline-scan: %s: %s", path, strerror(-ret));
+	else if (!printed)
+		escaped_line(stderr, "unchanged %s: it has no .arrow.part files", path);
+	*failed |= ret != 0;
+	return 0;
+}
+
 int
 recover(char *path)
 {
 	char dir[PATH_MAX], message[PATH_MAX], *part = strrchr(path, '.'), *name;
 	struct arrow_recovery report;
+	bool printed = false, failed = false;
 	struct stat st;
-	bool printed = false;
-	int folder, ret;
+	int folder;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-		ret = arrow_recover_dir(NULL, path, print_report, &printed);
-		/* the report of a folder says more than the error */
-		if (ret < 0 && !printed)
-			escaped_line(stderr, "braggline-scan: %s: %s", path, strerror(-ret));
-		else if (!printed)
-			escaped_line(stderr, "unchanged %s: it has no .arrow.part files", path);
-		return ret == 0 ? 0 : -EBADMSG;
+		/* incomplete calibration files may be in one without runs */
+		if (scan_list_folders(path, recover_folder, &failed) == -ENODATA)
+			(void)recover_folder(&failed, path);
+		return failed ? -EBADMSG : 0;
 	}
 	/* a file that does not exist is reported when it is read */
 	if (part == NULL || strcmp(part, ".part") != 0) {

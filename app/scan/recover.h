@@ -6,7 +6,7 @@
 #define RECOVER_H
 
 /**
- * Recover a file, or all files of a directory; prints the result of each.
+ * Recover a file, or all files of a directory or of a store; prints the result of each.
  * @param path  in: file or directory; out: the file's name without `.part` if it was recovered
  * @return 0; -EBADMSG: some could not be recovered
  */

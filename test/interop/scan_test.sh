@@ -104,6 +104,10 @@ want 1 'every CRC-32C right' "$dir/part/one_frames.arrow.part"
 # recovered: it is complete without its last batch, so images has more rows; a second recovery does
 # nothing
 cp "$dir/part/one_frames.arrow.part" "$dir/part/two_frames.arrow.part"
+mkdir -p "$dir/store/lyso"
+cp "$dir/part/one_frames.arrow.part" "$dir/one_images.arrow" "$dir/store/lyso"
+want 1 'recovered .*store/lyso/one_frames.arrow: ' --recover "$dir/store"
+want 1 'NOTE .* kept frames, but' "$dir/store"
 want 1 'recovered .*one_frames.arrow: ' --recover "$dir/part/one_frames.arrow.part"
 want 1 'NOTE .* kept frames, but' "$dir/part/one_frames.arrow"
 cmp -n 40000 "$dir/one_frames.arrow" "$dir/part/one_frames.arrow" || exit 1

@@ -328,10 +328,10 @@ class Extended(Tables):
                                   ' UNION ALL '.join(f"FROM '{p}'" for p in files))
         for table in ('frames', 'images'):
             self.duckdb.query(f"CREATE VIEW {table} AS FROM braggline_{table}('{directory}')")
-        self.range(directory)
+        self.range(directory, paths[0])
         self.damage(paths[0])
 
-    def range(self, directory):
+    def range(self, directory, file):
         count = 'SELECT count(*) FROM braggline_frames'
         some = self.rows(f"{count}('{directory}', first := 20, last := 90)")
         want(some[1] is None and some == self.rows('SELECT count(*) FROM frames WHERE frame BETWEEN '
@@ -340,9 +340,12 @@ class Extended(Tables):
         os.makedirs(f'{store}/run')
         for path, said in ((f'{directory}/none', ': No such file or directory'),
                            ('/dev/null', ': expected a directory, or a file named RUN_frames'),
-                           (store, f'the runs of a store are in its subfolders {store}/*')):
+                           (store, ': no file named RUN_frames.arrow or RUN_images.arrow in')):
             _, error = self.rows(f"{count}('{path}')")
             want(f'{path}: ' in str(error) and said in str(error), path, error)
+        os.symlink(file, f'{store}/run/{os.path.basename(file)}')
+        of_store = self.rows(f"{count}('{store}')")
+        want(of_store[1] is None and of_store == self.rows(f"{count}('{file}')"), of_store)
         shutil.rmtree(store)
 
     def damage(self, path):

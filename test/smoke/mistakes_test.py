@@ -1245,10 +1245,12 @@ def settings_that_need_others(where):
 
 
 @case
-def a_directory_of_a_store(where):
-    """Runs are in its subfolders."""
+def a_directory_without_runs(where):
+    """Nor are there any in its subfolders."""
     os.mkdir(f'{where}/lyso-0-0')
-    says([SCAN, where], 1, f'the runs of a store are in its subfolders {where}/*')
+    says([SCAN, where], 1, f'{where}: no file named RUN_frames.arrow or RUN_images.arrow in this directory '
+         'or in a subfolder')
+    says([SCAN, f'{where}/none'], 1, f'{where}/none: No such file or directory')
 
 
 @case

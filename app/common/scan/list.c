@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "escaped_text.h"
 #include "arrow/names.h"
@@ -118,13 +119,11 @@ by_path(const void *a, const void *b)
 }
 
 static int
-list_directory(struct scan_list *list, const char *dir, char *message)
+list_folder(struct scan_list *list, const char *dir, char *message)
 {
 	const size_t before = list->nb;
 	struct dirent *entry;
 	char path[PATH_MAX];
-	bool folders = false;
-	struct stat st;
 	size_t len, i;
 	DIR *d;
 	int ret = 0;
@@ -138,23 +137,48 @@ list_directory(struct scan_list *list, const char *dir, char *message)
 		len = scan_stem_length(path);
 		if (len > 0)
 			ret = list_stem(list, path, len);
-		folders |= entry->d_name[0] != '.' && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 	}
 	if (ret == 0 && errno != 0)
 		ret = refuse(message, errno, dir, "%s", strerror(errno));
 	closedir(d);
-	if (ret == 0 && list->nb == before)
-		return refuse(message, ENODATA, dir,
-			"no file named RUN_frames.arrow or RUN_images.arrow in this directory"
-			"%s%s%s",
-			folders ? "; the runs of a store are in its subfolders " : "",
-			folders ? dir : "", folders ? "/*" : "");
 	/* sort: a directory is not listed in order */
 	for (i = before; i < list->nb; i++)
 		qsort(list->run[i].stem, list->run[i].nb, sizeof(*list->run[i].stem), by_set);
+	return ret;
+}
+
+/* Directories whose runs are added. */
+struct adding {
+	struct scan_list *list;
+	char *message;
+	bool refused;
+};
+
+static int
+add_folder(void *arg, const char *dir)
+{
+	struct adding *a = arg;
+	const int ret = list_folder(a->list, dir, a->message);
+
+	a->refused = ret < 0;
+	return ret;
+}
+
+static int
+list_directory(struct scan_list *list, const char *dir, char *message)
+{
+	const size_t before = list->nb;
+	struct adding a = {list, message, false};
+	const int ret = scan_list_folders(dir, add_folder, &a);
+
 	if (list->nb > before)
 		qsort(list->run + before, list->nb - before, sizeof(*list->run), by_path);
-	return ret;
+	if (ret == 0 || a.refused)
+		return ret;
+	return refuse(message, -ret, dir, "%s",
+		ret == -ENODATA ? "no file named RUN_frames.arrow or RUN_images.arrow in this "
+				  "directory or in a subfolder"
+				: strerror(-ret));
 }
 
 int
@@ -205,6 +229,39 @@ scan_list_has(const char *dir)
 	found = found || errno != 0;
 	closedir(d);
 	return found;
+}
+
+int
+scan_list_folders(const char *dir, int (*found)(void *arg, const char *folder), void *arg)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	bool some = false;
+	struct stat st;
+	int ret = 0;
+	DIR *d;
+
+	if (scan_list_has(dir))
+		return found(arg, dir);
+	d = opendir(dir);
+	if (d == NULL)
+		return -errno;
+	while (ret == 0 && (entry = directory_next(d)) != NULL) {
+		if (entry->d_name[0] == '.' ||
+			snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >=
+				(int)sizeof(path) ||
+			stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+			continue;
+		/* it may have runs if it cannot be read */
+		if (!scan_list_has(path) && access(path, R_OK | X_OK) == 0)
+			continue;
+		some = true;
+		ret = found(arg, path);
+	}
+	if (ret == 0 && errno != 0)
+		ret = -errno;
+	closedir(d);
+	return ret == 0 && !some ? -ENODATA : ret;
 }
 
 void

@@ -24,7 +24,7 @@ struct scan_list {
 };
 
 /**
- * Add the set of a file, or all runs of a directory.
+ * Add the set of a file, or all runs of a directory or of a store (scan_list_folders()).
  * @param message  out, on error: what is wrong; it may have control characters of names
  * @return 0; -ENODATA: a directory without runs; -EINVAL: not the name of a run's file; -ENOMEM;
  *         -errno: it cannot be read
@@ -39,6 +39,14 @@ int scan_list_add(struct scan_list *list, const char *path);
  *   nothing is printed
  */
 bool scan_list_has(const char *dir);
+
+/**
+ * Find the directories with files of the runs of `dir`: itself, or if it has none, those in it. A
+ * store has a directory for each run.
+ * @param found  called for each, also for one in it that cannot be read; an error ends the search
+ * @return 0; -ENODATA: none was found; -errno: `dir` cannot be read; an error of `found`
+ */
+int scan_list_folders(const char *dir, int (*found)(void *arg, const char *folder), void *arg);
 
 /** Length of a path up to _frames or _images. @return 0: not such a file */
 size_t scan_stem_length(const char *path);

@@ -173,6 +173,43 @@ test_dead_pixels_have_no_stage(void **state)
 	assert_int_equal(dead_pixels_add(file, 3 * PAGE, digest, ROWS, COLS, mask, &why), -EBADMSG);
 }
 
+/* A store has a directory for each run. Those in a directory that has runs itself are not read. */
+static void
+test_a_store_has_the_runs_of_its_subfolders(void **state)
+{
+	char message[SCAN_LIST_MESSAGE_LEN], store[] = "/tmp/images_test.XXXXXX";
+	char command[512], expected[64];
+	struct scan_list list = {0};
+	unsigned int i;
+
+	assert_non_null(mkdtemp(store));
+	snprintf(command, sizeof(command),
+		"cd %s && mkdir b a none .hidden && touch b/x_000002_frames.arrow "
+		"b/x_000001_images.arrow a/y_frames.arrow .hidden/z_frames.arrow",
+		store);
+	assert_int_equal(system(command), 0);
+	/* also with a run that was added before */
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(scan_list_try(&list, store, message), 0);
+		assert_int_equal(list.nb, 2);
+		snprintf(expected, sizeof(expected), "%s/a/y", store);
+		assert_string_equal(list.run[0].path, expected);
+		snprintf(expected, sizeof(expected), "%s/b/x", store);
+		assert_string_equal(list.run[1].path, expected);
+		assert_int_equal(list.run[1].nb, 2);
+		assert_non_null(strstr(list.run[1].stem[0], "/b/x_000001"));
+	}
+	scan_list_free(&list);
+	list = (struct scan_list){0};
+	snprintf(command, sizeof(command), "touch %s/w_frames.arrow", store);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(scan_list_try(&list, store, message), 0);
+	assert_int_equal(list.nb, 1);
+	scan_list_free(&list);
+	snprintf(command, sizeof(command), "rm -r %s", store);
+	assert_int_equal(system(command), 0);
+}
+
 /* A directory that cannot be read is no directory without runs. */
 static void
 test_a_directory_that_cannot_be_read_is_an_error(void **state)
@@ -220,6 +257,7 @@ main(void)
 		cmocka_unit_test(test_pixels_of_missing_packets_have_no_value),
 		cmocka_unit_test(test_dead_pixels_have_no_stage),
 		cmocka_unit_test(test_another_format_is_refused),
+		cmocka_unit_test(test_a_store_has_the_runs_of_its_subfolders),
 		cmocka_unit_test(test_a_directory_that_cannot_be_read_is_an_error),
 	};
 
