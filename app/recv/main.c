@@ -513,8 +513,10 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 			status = EXIT_SUCCESS;
 		goto out;
 	}
+	/* status 2: the service manager does not start it again, as that would change nothing */
 	if (ret != 0) {
 		LOG(ERR, "%s\n", way.why);
+		status = ret == -EINVAL ? EXIT_CONFIG : EXIT_FAILURE;
 		goto out;
 	}
 	if (settings.nexus && nexus_find(&nexus) < 0) {
@@ -534,7 +536,6 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 		goto out;
 	}
 	ret = pipeline_create(&pipeline, &settings, &way, process_cpus);
-	/* the service manager does not start it again: that would change nothing */
 	if (ret == -EINVAL)
 		status = EXIT_CONFIG;
 	if (ret != 0)

@@ -324,7 +324,7 @@ create_gangs(struct pipeline *p)
 	if (p->gk_ops == NULL) {
 		LOG(ERR, "[gpu] kernel = %s: not built in; use 'host', which is always available\n",
 			s->kernel);
-		return -ENOTSUP;
+		return -EINVAL;
 	}
 	gang_memory_layout(s, &c->geometry, &c->layout);
 	gang_memory_list(s, p->placement->results,
@@ -369,7 +369,8 @@ create_gangs(struct pipeline *p)
 			snprintf(why, sizeof(why), "%s",
 				p->gk_ops->why != NULL ? p->gk_ops->why() : strerror(-ret));
 		LOG(ERR, "cannot create %s gangs: %s\n", p->gk_ops->name, why);
-		return ret;
+		/* the settings name an instruction set or a kernel for another CPU or GPU */
+		return ret == -ENOTSUP ? -EINVAL : ret;
 	}
 	return 0;
 }

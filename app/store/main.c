@@ -306,6 +306,9 @@ run(const struct arguments *a)
 	ret = store_open(&s, &settings, message);
 	if (ret < 0) {
 		LOG(ERR, "%s\n", message);
+		/* the service manager does not start it again: that would change nothing */
+		if (ret == -EINVAL)
+			status = EXIT_USAGE;
 		goto out;
 	}
 	store_telemetry_open(s);

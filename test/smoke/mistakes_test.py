@@ -290,6 +290,12 @@ def the_socket_of_a_store_that_was_killed(where):
 
 
 @case
+def a_gpu_that_a_store_does_not_have(where):
+    says([*store_words(where), '-s', 'store.bodies=gpu:7'], 2,
+         '[store] bodies: no GPU 7; create it with --vdev')
+
+
+@case
 def no_huge_pages(where):
     free = [f'/sys/kernel/mm/hugepages/{size}/free_hugepages'
             for size in os.listdir('/sys/kernel/mm/hugepages')]

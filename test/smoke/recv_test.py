@@ -134,8 +134,9 @@ def mistakes_are_reported(where):
             ('nonsense', 2, "'nonsense': expected section.key=value"),
             ('port 0.device=net_replay7', 2,
              "no Ethernet device 'net_replay7'; EAL has net_replay0. ", '--vdev'),
-            ('gpu.device=gpu_cuda0', 1, 'gpu_cuda0: no such GPU'),
-            ('gpu.kernel=metal', 1, 'metal: not built in'),
+            ('gpu.device=gpu_cuda0', 2, 'gpu_cuda0: no such GPU'),
+            ('gpu.device=0000:ff:1f.7', 1, '0000:ff:1f.7: no such GPU'),
+            ('gpu.kernel=metal', 2, 'metal: not built in'),
             ('lcores.builder=77', 2, 'lcore 77', 'EAL'),
             (f'calibration.mask={where}/none.bin', 1, 'none.bin', 'No such file'),
             (f'calibration.mask={where}/short.bin', 1, 'short.bin has 100 bytes', '524288'),
@@ -543,7 +544,7 @@ def gpu_memory_that_cannot_be_used_is_explained(where):
                           ('port 0.device=net_nobody0', 'net_nobody0: no such port'),
                           ('gpu.device=gpu_cuda0', 'gpu_cuda0: no such GPU')):
         done = run(command(capture, f'output.directory={where}/out', 'gpu.packets=device', setting))
-        want(done.returncode == 1 and text in done.stdout, setting, done.stdout)
+        want(done.returncode == 2 and text in done.stdout, setting, done.stdout)
 
 
 @case

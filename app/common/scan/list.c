@@ -118,6 +118,7 @@ by_path(const void *a, const void *b)
 	return strcmp(((const struct scan_sets *)a)->path, ((const struct scan_sets *)b)->path);
 }
 
+/* Add the runs of a directory with files of runs. */
 static int
 list_folder(struct scan_list *list, const char *dir, char *message)
 {

@@ -58,8 +58,9 @@ find_gpu(struct placement *w, const struct settings *s)
 	}
 	if (s->gpu == NULL)
 		return 0;
-	return refuse(w, -ENODEV, "[gpu] device = %s: no such GPU; create it with --vdev %s",
-		s->gpu, s->gpu);
+	/* a GPU on the PCI bus may be there at the next start */
+	return refuse(w, strncmp(s->gpu, "gpu_", strlen("gpu_")) == 0 ? -EINVAL : -ENODEV,
+		"[gpu] device = %s: no such GPU; create it with --vdev %s", s->gpu, s->gpu);
 }
 
 /** Check whether gangs can run on the GPU, if they may have to. */
@@ -84,10 +85,9 @@ static int
 gangs_reach(struct placement *w, const struct settings *s)
 {
 	if (w->gpu < 0)
-		return refuse(w, -ENOTSUP, "no GPU");
+		return refuse(w, -EINVAL, "no GPU");
 	if (w->computes && strcmp(s->kernel, "host") == 0)
-		return refuse(
-			w, -ENOTSUP, "host gangs cannot access the memory of %s", w->gpu_name);
+		return refuse(w, -EINVAL, "host gangs cannot access the memory of %s", w->gpu_name);
 	return 0;
 }
 
@@ -100,11 +100,11 @@ choose_packets(struct placement *w, const struct settings *s)
 	if (s->packets == PACKETS_PINNED)
 		return refuse(w, 0, "[gpu] packets = pinned");
 	if (settings_in_memory(s))
-		return refuse(w, s->packets == PACKETS_DEVICE ? -ENOTSUP : 0,
+		return refuse(w, s->packets == PACKETS_DEVICE ? -EINVAL : 0,
 			"[ingest] delivery = memory, which is host memory");
 	ret = gangs_reach(w, s);
 	if (ret == 0 && s->packets == PACKETS_AUTO && !w->computes)
-		ret = refuse(w, -ENOTSUP, "the memory of %s is host memory", w->gpu_name);
+		ret = refuse(w, -EINVAL, "the memory of %s is host memory", w->gpu_name);
 	for (uint32_t i = 0; i < s->nb_ports && ret == 0; i++)
 		ret = port_reaches_gpu(&s->ports[i], w->gpu, w->gpu_name, w->why, sizeof(w->why));
 	if (ret != 0)

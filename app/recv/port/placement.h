@@ -28,8 +28,9 @@ struct placement {
 /**
  * Find the GPU, probe the ports, choose the placement, and complete the settings that were left
  * open: kernel, number of gangs, frames of a batch, output slots, backpressure.
- * @return 0; -ENODEV: there is no such GPU; -ENOTSUP: the requested placement is impossible;
- *   way.why gives the reason in a sentence
+ * @return 0; way.why gives the reason of an error in a sentence:
+ *   - -EINVAL: the requested placement is impossible, or the EAL options lack the virtual device
+ *   - other: a GPU or a NIC is not there, or GPU memory cannot be allocated or mapped for the NIC
  */
 int placement_choose(struct placement *w, struct settings *s);
 

@@ -112,10 +112,17 @@ failed_device(const char *device)
 }
 
 /**
- * @return 0
- *   - -ENODEV: a NIC is not there, or a device of the EAL options failed
- *   - -EINVAL: the EAL options have no virtual device of this name
+ * Return what a device that was not found means.
+ * @return -ENODEV: a NIC is not there, which may change before the next start, or a device of the
+ *   EAL options failed; -EINVAL: the EAL options have no virtual device of this name
  */
+static int
+missing_device(const char *device)
+{
+	return failed_device(device) == NULL && is_virtual(device) ? -EINVAL : -ENODEV;
+}
+
+/** @return 0, or as missing_device() (logged) */
 static int
 find_device(struct port *p)
 {
@@ -132,8 +139,7 @@ find_device(struct port *p)
 				"no Ethernet device '%s'; EAL has %s. Allow a NIC with -a, or "
 				"create a virtual device with --vdev\n",
 				p->settings->device, ethdev_names(names));
-		/* a NIC may be there at the next start */
-		return failed == NULL && is_virtual(p->settings->device) ? -EINVAL : -ENODEV;
+		return missing_device(p->settings->device);
 	}
 	rte_eth_dev_get_name_by_port(p->id, p->name);
 	return 0;
@@ -184,7 +190,7 @@ port_reaches_gpu(
 	rte_strscpy(name, s->device, sizeof(name));
 	if (ethdev_find(s->device, &id) != 0) {
 		snprintf(why, size, "%s: no such port", name);
-		return -ENOTSUP;
+		return missing_device(name);
 	}
 	rte_eth_dev_get_name_by_port(id, name);
 	if (rte_eth_dev_info_get(id, &info) != 0)
@@ -197,13 +203,13 @@ port_reaches_gpu(
 		what = "with payload = reference the driver chooses the buffers";
 	if (what != NULL) {
 		snprintf(why, size, "%s: %s", name, what);
-		return -ENOTSUP;
+		return -EINVAL;
 	}
 	address = rte_gpu_mem_alloc(gpu, EXTERNAL_PAGE, EXTERNAL_PAGE);
 	if (address == NULL) {
 		snprintf(why, size, "cannot allocate memory of %s: %s", gpu_name,
 			rte_strerror(rte_errno));
-		return -ENOTSUP;
+		return -ENOMEM;
 	}
 	ret = map_for_dma(id, address, EXTERNAL_PAGE, &what);
 	if (ret == 0) {
@@ -215,7 +221,7 @@ port_reaches_gpu(
 	if (ret != 0)
 		snprintf(why, size, "%s and %s: %s: %s", name, gpu_name, what, rte_strerror(-ret));
 	rte_gpu_mem_free(gpu, address);
-	return ret == 0 ? 0 : -ENOTSUP;
+	return ret == 0 ? 0 : -EIO;
 }
 
 const char *const port_drop_names[PORT_DROPS] = {

@@ -85,7 +85,9 @@ bool port_replays(const struct port_settings *s);
  * a pool needs.
  * @param gpu  gpudev id
  * @param why  receives the reason if not, as a sentence
- * @return 0 or -ENOTSUP
+ * @return 0
+ *   - -EINVAL: the settings or the driver exclude it, or the EAL options lack the virtual device
+ *   - other: a NIC is not there, or GPU memory cannot be allocated or mapped for it
  */
 int port_reaches_gpu(
 	const struct port_settings *s, int gpu, const char *gpu_name, char *why, size_t size);

@@ -33,7 +33,7 @@ struct store;
 /**
  * Open a store. Its directory is locked until it is closed (store_tree_lock()).
  * @param message  out, on error: what is wrong
- * @return 0 or -errno
+ * @return 0 or -errno; -EINVAL: the settings are wrong, or do not fit the host or the EAL options
  */
 int store_open(struct store **s, const struct store_config *config, char message[PATH_MAX]);
 

@@ -49,7 +49,7 @@ without_a_gpu(void **state)
 	char text[96];
 
 	settings.gpu = "gpu_cuda0";
-	choose(-ENODEV, GK_MEMORY_HOST, "--vdev gpu_cuda0");
+	choose(-EINVAL, GK_MEMORY_HOST, "--vdev gpu_cuda0");
 	settings.gpu = "none of these";
 	choose(-ENODEV, GK_MEMORY_HOST, "none of these");
 	settings.gpu = NULL;
@@ -57,10 +57,10 @@ without_a_gpu(void **state)
 	choose(0, GK_MEMORY_HOST, "no GPU");
 	assert_string_equal(placement_name(&way, way.packets, text), "host memory");
 	settings.packets = PACKETS_DEVICE;
-	choose(-ENOTSUP, GK_MEMORY_HOST, "no GPU");
+	choose(-EINVAL, GK_MEMORY_HOST, "no GPU");
 	settings.packets = PACKETS_PINNED;
 	settings.results_device = true;
-	choose(-ENOTSUP, GK_MEMORY_HOST, "no GPU");
+	choose(-EINVAL, GK_MEMORY_HOST, "no GPU");
 	assert_int_equal(rte_vdev_init("gpu_host0", "private=1"), 0);
 }
 
@@ -89,14 +89,14 @@ ports_that_cannot(void **state)
 {
 	settings.packets = PACKETS_DEVICE;
 	settings.ports[0].mode = RX_MODE_SINGLE;
-	choose(-ENOTSUP, GK_MEMORY_HOST, "net_replay0: mode = single");
+	choose(-EINVAL, GK_MEMORY_HOST, "net_replay0: mode = single");
 	settings.ports[0].mode = RX_MODE_AUTO;
 	/* one such port of several is enough */
 	settings.nb_ports = 2;
 	strcpy(settings.ports[1].device, "net_null0");
-	choose(-ENOTSUP, GK_MEMORY_HOST, "net_null0: it cannot split buffers");
+	choose(-EINVAL, GK_MEMORY_HOST, "net_null0: it cannot split buffers");
 	strcpy(settings.ports[1].device, "net_nobody0");
-	choose(-ENOTSUP, GK_MEMORY_HOST, "net_nobody0: no such port");
+	choose(-EINVAL, GK_MEMORY_HOST, "net_nobody0: no such port");
 	settings.nb_ports = 1;
 	settings.ports[0].payload = PAYLOAD_REFERENCE; /* the replay supports this */
 	choose(0, GK_MEMORY_DEVICE, "");
