@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,6 +14,7 @@
 
 #include "arrow/names.h"
 #include "counter.h"
+#include "io/directory.h"
 #include "stream/ended.h"
 #include "stream/writer.h"
 
@@ -45,27 +45,31 @@ measure_file(int run, const char *name)
  * Measure a directory of a run. An ended incarnation takes an inode for its marker, so a directory
  * with several markers counts as several runs.
  * @param bytes  NULL: only the runs are counted
+ * @return 0; -errno: the directory cannot be read to its end
  */
-static void
+static int
 measure_run(int root, const char *name, uint64_t *bytes, uint64_t *runs)
 {
 	const int fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	const struct dirent *entry;
 	uint64_t markers = 0;
+	int ret;
 
 	if (dir == NULL) {
 		if (fd >= 0)
 			close(fd);
-		return;
+		return 0;
 	}
-	while ((entry = readdir(dir)) != NULL) {
+	while ((entry = directory_next(dir)) != NULL) {
 		if (bytes != NULL)
 			*bytes += measure_file(fd, entry->d_name);
 		markers += is_marker(entry->d_name);
 	}
+	ret = -errno;
 	closedir(dir);
 	*runs += markers > 1 ? markers : 1;
+	return ret;
 }
 
 /* Whether a directory's name is RUN-RECEIVER_ID-ID. */
@@ -84,18 +88,21 @@ stream_quota_measure(const char *root, uint64_t receiver_id, uint64_t *bytes, ui
 {
 	const struct dirent *entry;
 	DIR *dir = opendir(root);
+	int ret = 0;
 
 	*runs = 0;
 	if (bytes != NULL)
 		*bytes = 0;
 	if (dir == NULL)
 		return -errno;
-	while ((entry = readdir(dir)) != NULL) {
+	while (ret == 0 && (entry = directory_next(dir)) != NULL) {
 		if (is_of(entry->d_name, receiver_id))
-			measure_run(dirfd(dir), entry->d_name, bytes, runs);
+			ret = measure_run(dirfd(dir), entry->d_name, bytes, runs);
 	}
+	if (ret == 0)
+		ret = -errno;
 	closedir(dir);
-	return 0;
+	return ret;
 }
 
 void

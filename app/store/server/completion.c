@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,6 +17,7 @@
 #include "arrow/names.h"
 #include "clock.h"
 #include "fail_point.h"
+#include "io/directory.h"
 #include "io/own_file.h"
 #include "log.h"
 #include "monotonic_cond.h"
@@ -163,8 +163,12 @@ list_run(struct store_completion *c, int root, const char *name)
 	}
 	fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	dir = fd >= 0 ? fdopendir(fd) : NULL;
-	while (dir != NULL && ret == 0 && (entry = readdir(dir)) != NULL)
+	while (dir != NULL && ret == 0 && (entry = directory_next(dir)) != NULL)
 		ret = list_file(c, folder, path, entry->d_name);
+	if (dir != NULL && ret == 0 && errno != 0) {
+		snprintf(message, sizeof(message), "folder %.3000s: %s", path, strerror(errno));
+		refuse(c, message);
+	}
 	if (dir != NULL)
 		closedir(dir);
 	else if (fd >= 0)
@@ -182,10 +186,12 @@ list(struct store_completion *c)
 
 	if (root == NULL)
 		return -errno;
-	while (ret == 0 && (entry = readdir(root)) != NULL) {
+	while (ret == 0 && (entry = directory_next(root)) != NULL) {
 		if (entry->d_name[0] != '.')
 			ret = list_run(c, dirfd(root), entry->d_name);
 	}
+	if (ret == 0 && errno != 0)
+		ret = -errno;
 	closedir(root);
 	if (c->nb > 0)
 		qsort(c->file, c->nb, sizeof(*c->file), by_age);

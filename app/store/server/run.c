@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -14,6 +13,7 @@
 #include "log.h"
 #include "recovery/recovery.h"
 #include "arrow/tables.h"
+#include "io/directory.h"
 #include "io/own_file.h"
 #include "eal/process_cpus.h"
 #include "stream/ended.h"
@@ -237,8 +237,9 @@ is_known(const struct store_run *r)
 	if (dir == NULL)
 		return errno != ENOENT;
 	known = store_ended_read(r->dir, r->incarnation) != 0;
-	while (!known && (entry = readdir(dir)) != NULL)
+	while (!known && (entry = directory_next(dir)) != NULL)
 		known = stream_source_matches(entry->d_name, r->name, &identity);
+	known = known || errno != 0;
 	closedir(dir);
 	return known;
 }

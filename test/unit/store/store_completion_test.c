@@ -4,7 +4,6 @@
  * reconnect late or never.
  */
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,6 +22,7 @@
 #include "recovery/recovery.h"
 #include "arrow/async_writer.h"
 #include "io/direct_io.h"
+#include "../io/failing_readdir.h"
 #include "../xfer/xfer_sample.h"
 #include "server/completion.h"
 #include "stream/source.h"
@@ -105,6 +105,18 @@ begin(const struct arrow_io_ops *io, uint64_t grace_ms)
 		.root = root, .io = io, .grace_ms = grace_ms, .retry_ms = 20};
 
 	assert_int_equal(store_completion_open(&c, &config), 0);
+}
+
+/* A root that cannot be read may have files. */
+static void
+test_a_root_that_cannot_be_read(void **state)
+{
+	const struct store_completion_config config = {.root = root};
+
+	readdir_fails = true;
+	assert_int_equal(store_completion_open(&c, &config), -EIO);
+	readdir_fails = false;
+	assert_null(c);
 }
 
 static struct store_completion_stats
@@ -425,6 +437,8 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_nothing, begin_test, end_test),
+		cmocka_unit_test_setup_teardown(
+			test_a_root_that_cannot_be_read, begin_test, end_test),
 		cmocka_unit_test_setup_teardown(test_no_receiver_reconnects, begin_test, end_test),
 		cmocka_unit_test_setup_teardown(test_claimed, begin_test, end_test),
 		cmocka_unit_test_setup_teardown(test_given_up, begin_test, end_test),

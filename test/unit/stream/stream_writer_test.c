@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "../io/failing_readdir.h"
 #include "stream_disk.h"
 #include "stream/writer.h"
 
@@ -719,6 +720,12 @@ test_quota_of_disk(void **state)
 	snprintf(file, sizeof(file), "%s/%s/a.arrow", root, runs[1]);
 	assert_int_equal(unlink(file), 0);
 	stream_quota_renew(&q, NULL);
+	assert_int_equal(q.used, 1050);
+	/* the files of a directory that cannot be read are not taken as absent */
+	readdir_fails = true;
+	assert_int_equal(stream_quota_measure(root, 7, NULL, &nb_runs), -EIO);
+	stream_quota_renew(&q, NULL);
+	readdir_fails = false;
 	assert_int_equal(q.used, 1050);
 	for (i = 0; i < 4; i++) {
 		snprintf(file, sizeof(file), "%s/%s/a.arrow", root, runs[i]);
