@@ -99,6 +99,37 @@ wake_outputs(const struct feed *f)
 	}
 }
 
+/* Find or create the entry of a run in `place`. @return its index */
+static unsigned int
+place_index(struct feed_cursor *c, uint64_t number)
+{
+	const unsigned int i = number % FEED_RUNS;
+
+	if (c->place[i].run != number + 1) {
+		memset(&c->place[i], 0, sizeof(c->place[i]));
+		c->place[i].run = number + 1;
+	}
+	return i;
+}
+
+/* Count the images of the oldest run that outputs have not taken. */
+static void
+count_dropped(struct feed *f)
+{
+	const struct feed_run *run = f->run[f->first % FEED_RUNS];
+	struct feed_cursor *c;
+	size_t batch;
+
+	for (unsigned int i = 0; i < f->nb_cursors; i++) {
+		c = f->cursor[i];
+		if (c->run > f->first)
+			continue;
+		batch = c->place[place_index(c, f->first)].batch;
+		if (batch < run->nb_batches)
+			c->dropped += run->images - run->batch[batch].first;
+	}
+}
+
 /* Drop the runs that all outputs have finished, and the oldest one if there is no room. */
 static void
 drop_runs(struct feed *f, bool room)
@@ -109,8 +140,10 @@ drop_runs(struct feed *f, bool room)
 		if (f->cursor[i]->run < first)
 			first = f->cursor[i]->run;
 	}
-	if (room && f->next - f->first == FEED_RUNS && first <= f->first)
+	if (room && f->next - f->first == FEED_RUNS && first <= f->first) {
+		count_dropped(f);
 		first = f->first + 1;
+	}
 	for (; f->first < first; f->first++)
 		feed_run_drop(f->run[f->first % FEED_RUNS]);
 }
@@ -302,25 +335,14 @@ set_current(struct feed_cursor *c, struct feed_run *run)
 	c->rows = NULL;
 }
 
-/* Find or create the entry of a run in `place`. @return its index */
-static unsigned int
-place_index(struct feed_cursor *c, uint64_t number)
-{
-	const unsigned int i = number % FEED_RUNS;
-
-	if (c->place[i].run != number + 1) {
-		memset(&c->place[i], 0, sizeof(c->place[i]));
-		c->place[i].run = number + 1;
-	}
-	return i;
-}
-
 /* Advance to the first run that is neither dropped by the feed nor finished. */
 static void
 skip_finished(struct feed_cursor *c)
 {
 	if (c->run < c->feed->first)
 		c->run = c->feed->first;
+	c->skipped += c->dropped;
+	c->dropped = 0;
 	while (c->run < c->feed->next && c->place[place_index(c, c->run)].finished)
 		c->run++;
 	drop_runs(c->feed, false);
@@ -558,7 +580,9 @@ take_batch(struct feed_cursor *c, struct feed_run *run, unsigned int place)
 	free(path);
 	if (ret < 0) {
 		/* no descriptor is free: try this batch again */
+		pthread_mutex_lock(&c->feed->lock);
 		c->place[place].batch = number;
+		pthread_mutex_unlock(&c->feed->lock);
 		return FEED_WAIT;
 	}
 	if (record == NULL)

@@ -91,19 +91,22 @@ struct feed {
 	unsigned int nb_cursors;
 };
 
-/** Position of an output. Only its thread uses it, except `run`, which is protected by the lock. */
+/** Position of an output. Only its thread uses it, except what is marked. */
 struct feed_cursor {
 	struct feed *feed;
 	bool serial;	 /**< one run after the other, with FEED_START and FEED_FINISH */
 	uint64_t behind; /**< images of a run that may wait; FEED_ALL: any number */
 	int64_t rows_ns; /**< longest time that a batch waits for its rows of `frames` */
 	int event;	 /**< eventfd(2) that is written to when there is more */
-	uint64_t run;	 /**< number of the first run that is not finished */
+	/** the thread changes them under the lock, and others read or change them under it: @{ */
+	uint64_t run; /**< number of the first run that is not finished */
 	struct {
 		uint64_t run; /**< number of the run + 1; 0: none */
 		size_t batch; /**< index of the next batch */
 		bool begun, finished;
 	} place[FEED_RUNS];
+	uint64_t dropped; /**< images of dropped runs that are not in `skipped` yet */
+	/** @} */
 	struct feed_run *current;   /**< run of the last item; a reference */
 	struct scan_record *record; /**< batch of the last item; a reference */
 	uint32_t file;		    /**< index of the file of this batch */
@@ -118,7 +121,7 @@ struct feed_cursor {
 	uint64_t row;		  /**< next row of `record` */
 	uint64_t id;		  /**< number of the next image */
 	int64_t seen_ns;
-	uint64_t skipped; /**< images that were left out because more than `behind` waited */
+	uint64_t skipped; /**< images left out: more than `behind`, or FEED_RUNS runs, waited */
 	uint64_t gone;	  /**< images whose file was removed or changed */
 };
 

@@ -179,10 +179,13 @@ test_old_runs_are_dropped(void **state)
 	/* the slow output has lost the first ten */
 	assert_int_equal(feed.next - feed.first, FEED_RUNS);
 	expect(&serial, FEED_START, 11);
+	assert_int_equal(serial.skipped, 10 * (ROWS - 1));
+	assert_int_equal(mixed.skipped, 0);
 	expect_images(&serial, 11, 0, ROWS - 1);
 	/* a run that is dropped in the middle is left */
 	begin(id);
 	expect(&serial, FEED_START, 12);
+	assert_int_equal(serial.skipped, 10 * (ROWS - 1));
 }
 
 /* Rows that no descriptor is free for are read later, also after the longest wait for rows. */
