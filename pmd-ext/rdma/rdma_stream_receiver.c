@@ -900,7 +900,8 @@ conn_find_unused(struct rdma_stream_receiver *r)
 	for (unsigned int i = 0; i < r->attr.reads; i++) {
 		struct conn *c = &r->conn[i];
 
-		if (!c->rtt_known && c->flights == 0 && conn_state(c) == CONN_UP)
+		/* until it is up, the control lcore writes the other members */
+		if (conn_state(c) == CONN_UP && !c->rtt_known && c->flights == 0)
 			return c;
 	}
 	return NULL;
