@@ -890,6 +890,47 @@ disputes(const char *args, const char *them)
 	rig_close();
 }
 
+/* A peer that a queue pair uses may have no entry. A request does not bring a wrong one. */
+static void
+test_dispute_of_no_entry(void **state)
+{
+	const struct rte_ether_addr forger = {{0x52, 0x54, 0, 0, 1, 0x66}};
+	struct rdma_qp_peer to = {.qpn = 80, .mtu = 1024, .rd_atom = 1};
+	const struct rte_ether_addr *owner = &rig[THEM].mac;
+	const struct roce_neighbors *all;
+	struct roce_arp question = {
+		.op = ROCE_ARP_REQUEST,
+		.sender_mac = forger,
+	};
+	struct rdma_qp *qp;
+
+	open_us("ip=10.99.0.1/24", "10.99.0.2");
+	all = &roce_dev(rig[US].dev)->control->neighbors;
+	rig_known(THEM);
+	qp = rig_qp(US, RDMA_QP_RC);
+	memcpy(&to.addr, rig_address(THEM, 0), sizeof(struct sockaddr_in));
+	assert_int_equal(rdma_qp_connect(qp, &to), 0);
+	/* it does not answer probes */
+	assert_int_equal(resolve(&rig[THEM].gid), 0);
+	rig_run(5000);
+	assert_int_equal(all->nb_entries, 0);
+	drain();
+	question.sender_ip = roce_gid_to_v4(&rig[THEM].gid);
+	question.target_ip = roce_gid_to_v4(&rig[US].gid);
+	send_arp(&question, &everybody);
+	rig_run(2);
+	assert_int_equal(all->nb_entries, 1);
+	assert_in_use(qp, owner, 0);
+	assert_int_equal(rig_stat(US, "neighbors_disputed"), 1);
+	send_claim(owner, true);
+	rig_run(600);
+	assert_in_use(qp, owner, 0);
+	assert_int_equal(resolve(&rig[THEM].gid), 0);
+	assert_int_equal(rdma_qp_destroy(qp), 0);
+	drain();
+	rig_close();
+}
+
 static void
 test_disputes(void **state)
 {
@@ -1285,6 +1326,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_nd),
 		cmocka_unit_test(test_nd_flood),
 		cmocka_unit_test(test_disputes),
+		cmocka_unit_test(test_dispute_of_no_entry),
 		cmocka_unit_test(test_echo),
 		cmocka_unit_test(test_echo_vlan),
 		cmocka_unit_test(test_groups),

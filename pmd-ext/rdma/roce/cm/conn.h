@@ -149,8 +149,11 @@ void roce_conns_resolved(struct roce_control *c);
 void roce_hop_moved(
 	struct roce_control *c, const struct roce_gid *hop, const struct rte_ether_addr *mac);
 
-/** Return true if a queue pair or an address handle uses this next hop. */
-bool roce_hop_used(const struct roce_control *c, const struct roce_gid *hop);
+/**
+ * Get the Ethernet address that a queue pair or an address handle uses for a next hop.
+ * @return NULL: none uses this next hop
+ */
+const struct rte_ether_addr *roce_hop_mac(const struct roce_control *c, const struct roce_gid *hop);
 
 /** Free closed connections. */
 void roce_conns_free_closed(struct roce_control *c);

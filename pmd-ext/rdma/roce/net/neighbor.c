@@ -259,7 +259,7 @@ neighbor_expired(struct roce_control *c, struct roce_expiry *timer)
 	case ROCE_NEIGHBOR_STALE:
 		/* Data is sent to this hop without a lookup. Keep the entry, so that a change of
 		 * the hop's MAC address is noticed. */
-		if (roce_hop_used(c, &n->gid)) {
+		if (roce_hop_mac(c, &n->gid)) {
 			roce_expiry_start(c, timer, STALE_MS);
 			return;
 		}
@@ -412,6 +412,7 @@ roce_control_resolve(struct roce_dev *dev, const struct roce_gid *dst, struct rt
 static void
 neighbor_learn(struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_addr *mac)
 {
+	const struct rte_ether_addr *used;
 	struct roce_neighbor *n;
 
 	if (roce_gid_is_none(gid) || !on_link(c->dev, gid))
@@ -421,8 +422,15 @@ neighbor_learn(struct roce_control *c, const struct roce_gid *gid, const struct 
 		return;
 	}
 	n = neighbor_add(c, gid);
-	if (n)
-		neighbor_update(c, n, mac, false);
+	if (!n)
+		return;
+	/* The peer may have been connected without an entry, or its entry was removed. */
+	used = roce_hop_mac(c, gid);
+	if (used) {
+		n->mac = *used;
+		neighbor_usable(c, n, ROCE_NEIGHBOR_STALE);
+	}
+	neighbor_update(c, n, mac, false);
 }
 
 /* ---- packets -------------------------------------------------------------------------------- */

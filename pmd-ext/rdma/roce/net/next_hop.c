@@ -33,19 +33,22 @@ qp_via_hop(const struct roce_control *c, uint32_t slot, const struct roce_gid *h
 	}
 }
 
-bool
-roce_hop_used(const struct roce_control *c, const struct roce_gid *hop)
+const struct rte_ether_addr *
+roce_hop_mac(const struct roce_control *c, const struct roce_gid *hop)
 {
-	const struct roce_ah *ah;
+	struct roce_ah *ah;
+	struct roce_qp *qp;
 	uint32_t i;
 
-	for (i = 0; i <= c->dev->qp_mask; i++)
-		if (qp_via_hop(c, i, hop))
-			return true;
+	for (i = 0; i <= c->dev->qp_mask; i++) {
+		qp = qp_via_hop(c, i, hop);
+		if (qp)
+			return roce_path_mac(&qp->path);
+	}
 	TAILQ_FOREACH(ah, &c->ahs, next)
 		if (is_via_hop(c, hop, &roce_ah_path(ah)->dst))
-			return true;
-	return false;
+			return roce_path_mac(&ah->paths[ah->current]);
+	return NULL;
 }
 
 /** Poll groups may be reading a handle's path. A handle has two paths: write the unused one, then
