@@ -944,7 +944,7 @@ static void
 echo(const char *args, const char *them, uint8_t proto, uint8_t request, uint8_t reply)
 {
 	uint8_t payload[64] = {request, 0, 0, 0, 0x12, 0x34, 0, 1}, l3[256];
-	struct rte_ether_addr dst;
+	struct rte_ether_addr dst, mac;
 	struct roce_ip ip, back;
 	unsigned int header;
 	rte_be16_t sum;
@@ -975,6 +975,13 @@ echo(const char *args, const char *them, uint8_t proto, uint8_t request, uint8_t
 	assert_int_equal(receive_ip(&back, proto, l3, &dst, 5), 0);
 	assert_int_equal(rig_stat(US, "control_malformed"), 1);
 	payload[20] ^= 1;
+	/* the reply would go to all stations */
+	mac = rig[THEM].mac;
+	rig[THEM].mac = everybody;
+	send_ip(&rig[US].mac, &ip, payload);
+	rig[THEM].mac = mac;
+	assert_int_equal(receive_ip(&back, proto, l3, &dst, 5), 0);
+	assert_int_equal(rig_stat(US, "control_malformed"), 2);
 	/* to another station, as promiscuous ports receive it */
 	ip.dst.raw[15] = 77;
 	send_ip(&rig[US].mac, &ip, payload);

@@ -15,7 +15,8 @@
  *
  * @param m frame in one segment, l2_len set
  * @param ip its header, decoded; l3_len of `m` is the return value of roce_ip_decode()
- * @return 0; -EPROTO: malformed, wrong checksum; -ENOTSUP: not an echo request
+ * @return 0; -EPROTO: malformed, wrong checksum, sent from a group's or no Ethernet address;
+ *   -ENOTSUP: not an echo request
  */
 int roce_icmp_echo(struct rte_mbuf *m, const struct roce_ip *ip, const struct rte_ether_addr *mac);
 

@@ -191,7 +191,8 @@ roce_icmp_echo(struct rte_mbuf *m, const struct roce_ip *ip, const struct rte_et
 	rte_be16_t sum;
 
 	if (ip->payload_len < ECHO_BYTES || payload[1] != 0 ||
-		roce_ip_payload_cksum(ip, payload) != 0)
+		roce_ip_payload_cksum(ip, payload) != 0 ||
+		!rte_is_valid_assigned_ether_addr(&ether->src_addr))
 		return -EPROTO;
 	if (ip->router_alert || payload[0] != (v4 ? ICMP_REQUEST : ICMPV6_REQUEST))
 		return -ENOTSUP;
