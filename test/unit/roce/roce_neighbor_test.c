@@ -707,6 +707,11 @@ test_nd(void **state)
 		.mac = rig[THEM].mac};
 	send_nd(&out, &rig[THEM].gid, &all);
 	rig_event(US, RDMA_EVENT_ADDR_CONFLICT, 5);
+	/* an answer to nobody in particular */
+	out.flags |= ROCE_ND_SOLICITED;
+	out.target = rig[THEM].gid;
+	send_nd(&out, &rig[THEM].gid, &all);
+	assert_int_equal(rig_stat(US, "control_malformed"), 1);
 	/* without the override flag, existing entries do not change */
 	out = (struct roce_nd){.type = ROCE_ND_ADVERT,
 		.target = rig[THEM].gid,

@@ -25,6 +25,9 @@ roce_nd_decode(const struct roce_ip *ip, const uint8_t *payload, struct roce_nd 
 	};
 	if (nd->target.raw[0] == 0xff)
 		return -EPROTO;
+	/* RFC 4861, 7.1.2: what is sent to a group answers nobody's question */
+	if (nd->type == ROCE_ND_ADVERT && nd->flags & ROCE_ND_SOLICITED && ip->dst.raw[0] == 0xff)
+		return -EPROTO;
 	for (at = HEADER; at < length; at += size) {
 		const uint8_t *option = payload + at;
 		const uint8_t wanted = nd->type == ROCE_ND_SOLICIT ? OPT_SOURCE : OPT_TARGET;
