@@ -15,7 +15,20 @@
 #include "io/direct_io.h"
 #include "io/own_file.h"
 
+#define STEM_MAX 4000 /* bytes; the paths of all files begin with it */
+
 static volatile sig_atomic_t stopped;
+
+int
+export_set_stem(struct export *e, const char *output, const char *name)
+{
+	char stem[PATH_MAX];
+
+	if (snprintf(stem, sizeof(stem), "%s/%s", output, name) > STEM_MAX)
+		return export_complain("--output %s: the name is too long%s", output, "");
+	memcpy(e->stem, stem, sizeof(stem));
+	return 0;
+}
 
 static const char *
 run_of(const struct export *e)

@@ -71,6 +71,13 @@ export_count(const struct export *e, uint32_t number)
 }
 
 /**
+ * Set the stem of the files: output directory and name of the run.
+ * @param output  may be e->stem
+ * @return 0; -EINVAL: it is too long; printed
+ */
+int export_set_stem(struct export *e, const char *output, const char *name);
+
+/**
  * Split the stem into the output directory and the name of the run.
  * @param dir  out: "." if the stem has no directory
  * @return the name, a part of e->stem

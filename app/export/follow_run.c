@@ -243,7 +243,7 @@ make_ready(struct follow_run *r)
 	struct export *e = &r->e;
 	const struct arrow_reader *frames = NULL;
 	const char *name;
-	char stem[PATH_MAX], message[PATH_MAX];
+	char message[PATH_MAX];
 	int folder, ret;
 
 	for (uint32_t k = 0; k < e->run.nb_sets && frames == NULL; k++)
@@ -266,10 +266,9 @@ make_ready(struct follow_run *r)
 	if (folder < 0)
 		return export_complain("%s%s", message, "");
 	close(folder);
-	if (snprintf(stem, sizeof(stem), "%s/%s", e->stem, name) > PATH_MAX - 64)
-		return export_complain("%s: the name is too long%s", stem, "");
-	memcpy(e->stem, stem, sizeof(stem));
-	ret = output_lock_take(&r->lock, e);
+	ret = export_set_stem(e, e->stem, name);
+	if (ret == 0)
+		ret = output_lock_take(&r->lock, e);
 	r->ready = ret == 0;
 	return ret;
 }

@@ -263,10 +263,9 @@ read_mask(struct export *e, const char *calibration)
 static int
 open_output(struct export *e, const struct options *o, struct output_lock *lock)
 {
-	const char *output = o->output;
 	const char *name = arrow_reader_meta(scan_run_reader(&e->run), ARROW_META_RUN);
 	char message[PATH_MAX];
-	const int folder = own_folder_make(output, OWN_FOLDER_DATA, message);
+	const int folder = own_folder_make(o->output, OWN_FOLDER_DATA, message);
 	int ret;
 
 	if (folder < 0)
@@ -274,9 +273,9 @@ open_output(struct export *e, const struct options *o, struct output_lock *lock)
 	close(folder);
 	if (name == NULL || *name == '\0' || strchr(name, '/') != NULL)
 		name = e->run.name;
-	if (snprintf(e->stem, sizeof(e->stem), "%s/%s", output, name) > PATH_MAX - 64)
-		return export_complain("--output %s: the name is too long%s", output, "");
-	ret = output_lock_take(lock, e);
+	ret = export_set_stem(e, o->output, name);
+	if (ret == 0)
+		ret = output_lock_take(lock, e);
 	return ret == 0 ? output_lock_clear(lock, e, o->format) : ret;
 }
 

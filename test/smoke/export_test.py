@@ -861,6 +861,12 @@ def what_cannot_be_exported_is_reported(where):
     with open(f'{where}/flat/lyso.geom', encoding='ascii') as stream:
         want('peak_list' not in stream.read())
     refused(where, r'a.txt: the name of a geometry', '--geometry', f'{where}/a.txt', flat)
+    # no file gets a name that is cut off
+    long = where + (4005 - len(where)) // 200 * f'/{"x" * 199}'
+    long += '/' + (4004 - len(long)) * 'y'
+    os.makedirs(long)
+    _, err = export('--output', long, flat, '--geometry', f'{where}/a.geom', status=1)
+    want(err.endswith(': the name is too long\n'), err)
     # a directory that cannot be made, and one that others can write to
     with open(f'{where}/file', 'wb'):
         pass
