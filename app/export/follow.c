@@ -289,6 +289,7 @@ static bool
 poll_group(const struct follower *f, struct group *g, bool last)
 {
 	enum follow_state state;
+	int ret;
 
 	if (!g->wanted || (g->ended && g->nb_added == g->nb_stems))
 		return false;
@@ -297,7 +298,10 @@ poll_group(const struct follower *f, struct group *g, bool last)
 	if (g->ended)
 		g->nb_added = 0;
 	g->ended = false;
-	state = open_run(f, g) == 0 ? follow_run_poll(g->run, last) : FOLLOW_FAILED;
+	ret = open_run(f, g);
+	if (ret == -ENOMEM)
+		export_complain("%s: not enough memory%s", g->path, "");
+	state = ret == 0 ? follow_run_poll(g->run, last) : FOLLOW_FAILED;
 	g->failed = state == FOLLOW_FAILED;
 	g->incomplete |= g->run != NULL && g->run->damaged > 0;
 	if (state == FOLLOW_BUSY || state == FOLLOW_IDLE)

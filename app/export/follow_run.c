@@ -90,7 +90,9 @@ follow_run_add(struct follow_run *r, const char *stem)
 	struct scan_set *set;
 
 	if (r->e.run.nb_sets == FOLLOW_SETS_MAX)
-		return -ENOSPC;
+		return export_complain("%s: the run has more sets of files than --follow can read; "
+				       "export it without --follow%s",
+			stem, "");
 	set = &r->e.run.set[r->e.run.nb_sets++];
 	for (unsigned int t = 0; t < ARROW_TABLES; t++)
 		snprintf(set->file[t].path, sizeof(set->file[t].path), "%.4000s_%s.arrow", stem,
@@ -567,6 +569,8 @@ follow_run_poll(struct follow_run *r, bool last)
 			/* keep the images before the one that cannot be exported */
 			(void)write_master(r, true);
 	}
+	if (ret == -ENOMEM)
+		export_complain("%s: not enough memory%s", r->e.stem, "");
 	if (ret < 0)
 		return FOLLOW_FAILED;
 	if (ended)

@@ -57,7 +57,7 @@ enum follow_state {
  */
 int follow_run_open(struct follow_run *r, const struct options *options, const char *output);
 
-/** Add a set of files, of which one table may not exist yet. @return 0; -ENOSPC: too many sets */
+/** Add a set of files, of which one table may be absent. @return 0; -EINVAL: too many; printed */
 int follow_run_add(struct follow_run *r, const char *stem);
 
 /**

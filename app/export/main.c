@@ -387,6 +387,8 @@ run(int argc, char **argv)
 		return convert(&o) < 0 ? EXIT_INCOMPLETE : 0;
 	if (o.follow) {
 		ret = follow(&o);
+		if (ret == -ENOMEM)
+			export_complain("not enough memory%s%s", "", "");
 		return ret == -EINTR ? EXIT_INTERRUPTED : ret != 0 ? EXIT_INCOMPLETE : 0;
 	}
 	sigaction(SIGINT, &stop, NULL);
