@@ -1252,6 +1252,8 @@ run_tick(struct run *r)
 			stop(r, false);
 		}
 	}
+	if (r->writer != NULL)
+		batch_writer_watch(r->writer);
 	if ((r->state == RUN_RUNNING || r->state == RUN_STOPPING) &&
 		rte_rdtsc() >= r->ledger.keep_at)
 		run_ledger_keep(&r->ledger, r->writer, true);

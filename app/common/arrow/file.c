@@ -308,22 +308,6 @@ arrow_file_commit(struct arrow_file *f)
 	return file_check(f);
 }
 
-bool
-arrow_file_has_news(struct arrow_file *f)
-{
-	if (f->error != 0 || f->out.stalled == f->stalled)
-		return false;
-	f->stalled = f->out.stalled;
-	if (f->stalled)
-		snprintf(f->message, sizeof(f->message),
-			"%s: disk stalled: no write or sync completed in %u ms (%s)", f->part,
-			f->out.config.stall_ms,
-			arrow_io_mode_name(f->out.config.io->info(f->out.handle)->mode));
-	else
-		snprintf(f->message, sizeof(f->message), "%s: disk no longer stalled", f->part);
-	return true;
-}
-
 void
 arrow_file_wait(struct arrow_file *f, uint64_t end)
 {

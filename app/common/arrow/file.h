@@ -73,7 +73,6 @@ struct arrow_file {
 	bool complete; /**< the trailer is written and the file has its final name */
 	/** after close, if not complete: the file may hold batches after the kept ones */
 	bool uncut;
-	bool stalled;		      /**< last state reported by arrow_file_has_news() */
 	int error;		      /**< 0, or the first error as -errno */
 	char path[PATH_MAX];	      /**< path when complete */
 	char part[PATH_MAX];	      /**< path until then */
@@ -120,9 +119,6 @@ int arrow_file_commit(struct arrow_file *f);
  */
 void arrow_file_count(
 	struct arrow_file *f, struct arrow_file_progress *progress, struct histogram *latency);
-
-/** Whether the disk has stalled or recovered since the last call. See `message`. */
-bool arrow_file_has_news(struct arrow_file *f);
 
 /** Wait until the memory of batches that end before byte `end` of the file is not read any more. */
 void arrow_file_wait(struct arrow_file *f, uint64_t end);

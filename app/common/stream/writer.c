@@ -11,6 +11,7 @@
 #include "arrow/batch.h"
 #include "arrow/closing.h"
 #include "arrow/names.h"
+#include "arrow/stall.h"
 #include "backoff.h"
 #include "clock.h"
 #include "counter.h"
@@ -92,9 +93,7 @@ struct stream_writer {
 	/* size of the largest batch that was refused for the quota since it was full */
 	uint64_t wanted;
 	int first_error;
-	uint64_t ended; /* async_writer_ended() as of `moved` */
-	/* ns: last time that the disk completed an operation, or a closing began */
-	uint64_t moved;
+	struct arrow_stall stall;
 	struct stream_stats stats; /* written by one thread, read with atomic loads */
 };
 
@@ -138,8 +137,8 @@ stream_writer_open(struct stream_writer **writer, const struct stream_writer_con
 		w->config.slices.sync_ms = STREAM_SYNC_MS;
 	if (w->config.slices.depth == 0)
 		w->config.slices.depth = STREAM_DEPTH;
-	if (w->config.slices.stall_ms == 0)
-		w->config.slices.stall_ms = ARROW_SLICE_STALL_MS;
+	w->stall.ms =
+		w->config.slices.stall_ms != 0 ? w->config.slices.stall_ms : ARROW_SLICE_STALL_MS;
 	if (w->config.roll_bytes == 0)
 		w->config.roll_bytes = STREAM_ROLL_BYTES;
 	if (w->config.retry_ms == 0)
@@ -185,7 +184,6 @@ begin_close(struct stream_writer *w)
 	f->closing.file = &f->file;
 	/* as after an outage */
 	f->closing.discard = f->empty;
-	w->moved = monotonic_ns();
 	arrow_closing_begin(&f->closing, NULL, w->config.enter);
 }
 
@@ -662,52 +660,22 @@ is_closing(const struct stream_writer *w)
 	return false;
 }
 
-/*
- * Whether the closing of files waits for an operation that the disk does not complete. The files
- * belong to threads, so the operations of the whole process are counted. A stall that began before
- * the closing lasts until the disk completes an operation.
- */
-static bool
-closing_is_stalled(struct stream_writer *w, uint64_t now)
-{
-	const uint64_t ended = async_writer_ended();
-
-	if (ended != w->ended) {
-		w->ended = ended;
-		w->moved = now;
-		return false;
-	}
-	return is_closing(w) &&
-		(w->stats.stalled != 0 || now - w->moved >= w->config.slices.stall_ms * NS_PER_MS);
-}
-
-static bool
-opening_is_stalled(const struct stream_writer *w, uint64_t now)
-{
-	return w->opening.file != NULL &&
-		now - w->opening.begun_at >= w->config.slices.stall_ms * NS_PER_MS;
-}
-
 /* Report a disk that has stalled or recovered. */
 static void
 watch_disk(struct stream_writer *w)
 {
-	const uint64_t now = monotonic_ns();
-	const bool opening = opening_is_stalled(w, now), closing = closing_is_stalled(w, now),
-		   writing = w->current != NULL && w->current->file.out.stalled,
-		   stalled = opening || closing || writing;
+	const struct arrow_stall_wait wait = {
+		.creating_since = w->opening.file != NULL ? w->opening.begun_at : 0,
+		.closing = is_closing(w),
+		.writing = w->current != NULL && w->current->file.out.stalled,
+	};
 	char text[PATH_MAX + 256];
 
-	if (stalled == (w->stats.stalled != 0))
+	if (!arrow_stall_check(&w->stall, &wait))
 		return;
-	counter_add(&w->stats.stalls, stalled);
-	COUNTER_SET(w->stats.stalled, stalled);
-	if (stalled)
-		snprintf(text, sizeof(text), "%.4000s: disk stalled: it has %s in %u ms",
-			w->config.dir, opening ? "created no file" : "completed no write or sync",
-			w->config.slices.stall_ms);
-	else
-		snprintf(text, sizeof(text), "%.4000s: disk no longer stalled", w->config.dir);
+	counter_add(&w->stats.stalls, w->stall.stalled);
+	COUNTER_SET(w->stats.stalled, w->stall.stalled);
+	arrow_stall_text(&w->stall, w->config.dir, w->config.identity.table, text, sizeof(text));
 	stream_writer_log(w, true, text);
 }
 

@@ -20,6 +20,9 @@
 
 LOG_REGISTER("writer", "writer");
 
+/* time between two looks at the thread at its end */
+#define JOIN_US 1000
+
 enum request {
 	RUN,
 	STOP,  /* stop when the ring is empty */
@@ -588,14 +591,26 @@ batch_writer_start(struct batch_writer *w)
 	return 0;
 }
 
-/* Wait for the thread, which may wait for this one: see egress_rest(). */
+void
+batch_writer_watch(struct batch_writer *w)
+{
+	if (w->run != NULL)
+		run_files_watch(w->run);
+}
+
+/* Wait for the thread, which may wait for the disk, or for this one: see egress_rest(). */
 static void
 join(struct batch_writer *w)
 {
-	while (w->config.egress != NULL && pthread_tryjoin_np(w->thread, NULL) == EBUSY)
-		egress_wait(w->config.egress);
-	if (w->config.egress == NULL)
-		pthread_join(w->thread, NULL);
+	while (pthread_tryjoin_np(w->thread, NULL) == EBUSY) {
+		if (w->config.egress != NULL) {
+			egress_wait(w->config.egress);
+			continue;
+		}
+		batch_writer_watch(w);
+		usleep(JOIN_US);
+	}
+	batch_writer_watch(w);
 }
 
 int

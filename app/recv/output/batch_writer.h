@@ -158,6 +158,12 @@ int batch_writer_stop(struct batch_writer *writer, bool drain);
  */
 void batch_writer_stats_get(const struct batch_writer *writer, struct batch_writer_stats *stats);
 
+/**
+ * Report a disk that has stalled or recovered: see run_files_watch(). batch_writer_stop() does this
+ * itself.
+ */
+void batch_writer_watch(struct batch_writer *writer);
+
 /** Return the incarnation stored in the writer's batches. */
 uint64_t batch_writer_incarnation(const struct batch_writer *writer);
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "arrow/closing.h"
+#include "arrow/stall.h"
 #include "backoff.h"
 #include "clock.h"
 #include "counter.h"
@@ -34,8 +35,15 @@ struct table_files {
 	struct run_file *file;		 /* NULL: outage */
 	const struct arrow_file *newest; /* the last one opened; it may be closed by now */
 	struct backoff backoff;		 /* in ns */
-	struct run_files_stats stats;	 /* one writer; read with atomic loads */
+	struct run_files_stats stats;	 /* one writer of each; read with atomic loads */
 	struct run_files_status status;
+	/* for run_files_watch(), as struct arrow_stall_wait; atomic @{ */
+	uint64_t creating_since;
+	uint64_t since;
+	uint64_t nb_closing; /* files that are being closed, or were and are not joined yet */
+	uint64_t writing;
+	/* @} */
+	struct arrow_stall stall; /* of run_files_watch() */
 };
 
 /* Rows up to offset `end` of their file wait until this number of image batches is durable. */
@@ -136,6 +144,32 @@ set_status(struct run_files *r, enum arrow_table table, const struct arrow_file 
 	pthread_mutex_unlock(&r->lock);
 }
 
+/*
+ * The thread that writes is about to wait for the disk, as far as run_files_watch() is concerned,
+ * which runs meanwhile.
+ */
+static void
+begin_wait(uint64_t *since)
+{
+	__atomic_store_n(since, monotonic_ns(), __ATOMIC_RELAXED);
+}
+
+static void
+end_wait(uint64_t *since)
+{
+	__atomic_store_n(since, 0, __ATOMIC_RELAXED);
+}
+
+/* Let threads close a file, and perhaps another one after it. */
+static void
+begin_close(struct run_files *r, struct run_file *f, struct run_file *next)
+{
+	counter_add(&r->table[f->table].nb_closing, 1);
+	if (next != NULL)
+		counter_add(&r->table[next->table].nb_closing, 1);
+	arrow_closing_begin(&f->closing, next != NULL ? &next->closing : NULL, NULL);
+}
+
 /* Detach a table's file for closing. @return NULL: there is none */
 static struct run_file *
 take_file(struct run_files *r, enum arrow_table table)
@@ -146,7 +180,10 @@ take_file(struct run_files *r, enum arrow_table table)
 	if (f == NULL)
 		return NULL;
 	/* This thread reclaims the buffers of its batches. */
+	begin_wait(&t->since);
 	arrow_file_wait(&f->file, UINT64_MAX);
+	end_wait(&t->since);
+	COUNTER_SET(t->writing, 0);
 	t->file = NULL;
 	f->closing.file = &f->file;
 	f->next = r->closing;
@@ -162,9 +199,9 @@ begin_close_set(struct run_files *r)
 	struct run_file *rows = take_file(r, ARROW_FRAMES);
 
 	if (images != NULL)
-		arrow_closing_begin(&images->closing, rows != NULL ? &rows->closing : NULL, NULL);
+		begin_close(r, images, rows);
 	else if (rows != NULL)
-		arrow_closing_begin(&rows->closing, NULL, NULL);
+		begin_close(r, rows, NULL);
 	r->hold_tail = r->hold_head;
 }
 
@@ -175,6 +212,7 @@ end_close(struct run_files *r, struct run_file *f)
 	struct table_files *t = &r->table[f->table];
 
 	arrow_closing_join(&f->closing);
+	counter_sub(&t->nb_closing, 1);
 	count_file(t, f);
 	count_unwritten(t, f->file.error, f->accepted - f->file.rows);
 	counter_add(&t->stats.complete, f->file.complete);
@@ -271,7 +309,7 @@ begin_outage(struct run_files *r, enum arrow_table table)
 		t->file->file.message, arrow_table_name(table), resume);
 	say(r, true, text);
 	t->file->failed = true;
-	arrow_closing_begin(&take_file(r, table)->closing, NULL, NULL);
+	begin_close(r, take_file(r, table), NULL);
 	back_off(r, t);
 	/* Lost images are counted, and no row waits for them. Lost rows do not wait either. */
 	release_all(r);
@@ -306,7 +344,7 @@ free_files(struct run_file *file[ARROW_TABLES])
 
 /* Create the files of a set. After an outage they need some free space. */
 static int
-create_files(const struct run_files *r, unsigned int set, uint64_t room,
+create_files(struct run_files *r, unsigned int set, uint64_t room,
 	struct run_file *file[ARROW_TABLES], char message[PATH_MAX])
 {
 	char name[NAME_MAX];
@@ -329,10 +367,12 @@ create_files(const struct run_files *r, unsigned int set, uint64_t room,
 			snprintf(message, PATH_MAX, "file name %s is too long", name);
 			break;
 		}
+		begin_wait(&r->table[i].creating_since);
 		ret = arrow_file_create(
 			f, &r->config.slices, r->config.dir, name, &r->config.tables->schema[i]);
 		if (ret == 0 && room > 0)
 			ret = arrow_file_reserve(f, room);
+		end_wait(&r->table[i].creating_since);
 		if (ret < 0)
 			snprintf(message, PATH_MAX, "%.*s", PATH_MAX - 1, f->message);
 	}
@@ -419,6 +459,7 @@ run_files_open(
 {
 	struct run_file *file[ARROW_TABLES];
 	struct run_files *r;
+	unsigned int i;
 	int ret;
 
 	r = calloc(1, sizeof(*r));
@@ -438,6 +479,9 @@ run_files_open(
 		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL,
 		config->images_interval ? config->images_interval : BATCH_IMAGES_INTERVAL);
 	r->set = is_rolled(config) ? 1 : 0;
+	for (i = 0; i < ARROW_TABLES; i++)
+		r->table[i].stall.ms = config->slices.stall_ms != 0 ? config->slices.stall_ms
+								    : ARROW_SLICE_STALL_MS;
 	ret = check_other_name(r, message);
 	if (ret == 0)
 		ret = create_files(r, r->set, 0, file, message);
@@ -575,11 +619,17 @@ hold_rows(struct run_files *r, uint64_t size)
 	struct run_file *images = r->table[ARROW_IMAGES].file;
 	struct async_writer *out = &r->table[ARROW_FRAMES].file->file.out;
 	const uint64_t end = out->taken + size;
+	int ret = 0;
 
 	/* outage: the images are counted as unwritten */
 	if (images == NULL)
 		return;
-	if (end - out->limit > async_writer_hold_max(out) && arrow_file_commit(&images->file) < 0) {
+	if (end - out->limit > async_writer_hold_max(out)) {
+		begin_wait(&r->table[ARROW_IMAGES].since);
+		ret = arrow_file_commit(&images->file);
+		end_wait(&r->table[ARROW_IMAGES].since);
+	}
+	if (ret < 0) {
 		begin_outage(r, ARROW_IMAGES);
 		return;
 	}
@@ -593,6 +643,7 @@ int
 run_files_append(struct run_files *r, const struct batch *b)
 {
 	struct table_files *t = &r->table[b->table];
+	int ret;
 
 	if (t->file == NULL) {
 		count_unwritten(t, t->stats.error, b->rows);
@@ -601,7 +652,10 @@ run_files_append(struct run_files *r, const struct batch *b)
 	if (b->table == ARROW_FRAMES)
 		hold_rows(r, b->metadata_size + b->body_length);
 	t->file->accepted += b->rows;
-	if (arrow_file_append(&t->file->file, b) < 0) {
+	begin_wait(&t->since);
+	ret = arrow_file_append(&t->file->file, b);
+	end_wait(&t->since);
+	if (ret < 0) {
 		begin_outage(r, b->table);
 		return t->stats.error;
 	}
@@ -613,11 +667,14 @@ run_files_append(struct run_files *r, const struct batch *b)
 void
 run_files_reclaim(struct run_files *r, enum arrow_table table, unsigned int set)
 {
-	struct run_file *f = r->table[table].file;
+	struct table_files *t = &r->table[table];
 
 	/* take_file() has waited for the batches of earlier files */
-	if (f != NULL)
-		arrow_file_wait(&f->file, f->lent[set]);
+	if (t->file == NULL)
+		return;
+	begin_wait(&t->since);
+	arrow_file_wait(&t->file->file, t->file->lent[set]);
+	end_wait(&t->since);
 }
 
 void
@@ -625,25 +682,51 @@ run_files_poll(struct run_files *r)
 {
 	struct table_files *t;
 	unsigned int i;
+	int ret;
 
 	/* Images first, because rows may wait for them. */
 	for (i = ARROW_TABLES; i-- > 0;) {
 		t = &r->table[i];
 		if (t->file == NULL)
 			continue;
-		if (arrow_file_poll(&t->file->file) < 0)
+		begin_wait(&t->since);
+		ret = arrow_file_poll(&t->file->file);
+		end_wait(&t->since);
+		if (ret < 0) {
 			begin_outage(r, i);
-		else
+		} else {
 			count_file(t, t->file);
+			COUNTER_SET(t->writing, t->file->file.out.stalled);
+		}
 		if (i == ARROW_IMAGES)
 			release_rows(r);
-		if (t->file != NULL && arrow_file_has_news(&t->file->file)) {
-			counter_add(&t->stats.stalls, t->file->file.stalled);
-			say(r, true, t->file->file.message);
-		}
 	}
 	if (r->closing != NULL)
 		reap_closed(r, false);
+}
+
+void
+run_files_watch(struct run_files *r)
+{
+	char text[PATH_MAX + 256];
+	unsigned int i;
+
+	for (i = 0; i < ARROW_TABLES; i++) {
+		struct table_files *t = &r->table[i];
+		const struct arrow_stall_wait wait = {
+			.creating_since = counter_get(&t->creating_since),
+			.since = counter_get(&t->since),
+			.closing = counter_get(&t->nb_closing) > 0,
+			.writing = counter_get(&t->writing) != 0,
+		};
+
+		if (!arrow_stall_check(&t->stall, &wait))
+			continue;
+		counter_add(&t->stats.stalls, t->stall.stalled);
+		COUNTER_SET(t->stats.stalled, t->stall.stalled);
+		arrow_stall_text(&t->stall, r->config.dir, arrow_table_name(i), text, sizeof(text));
+		say(r, true, text);
+	}
 }
 
 int

@@ -23,8 +23,9 @@
  * passed. The interval doubles with every attempt. If the set can be opened and there is enough
  * space, both tables continue in it. A run without limits then continues with RUN_000002_... .
  *
- * All functions belong to one thread, except run_files_stats_get() and run_files_status(), which
- * any thread may call.
+ * All functions belong to one thread, which may wait for the disk in them. There are two exceptions:
+ * another thread calls run_files_watch(), and any thread may call run_files_stats_get() and
+ * run_files_status().
  */
 #ifndef RUN_FILES_H
 #define RUN_FILES_H
@@ -82,13 +83,15 @@ struct run_files_stats {
 	uint64_t files;		  /**< files begun */
 	uint64_t complete;	  /**< files completed, with footer and final name */
 	uint64_t outages;	  /**< number of times that a file failed */
-	uint64_t stalls;    /**< number of times that the disk stalled: arrow/async_writer.h */
+	/** times that no file was created, or no write or sync completed, for `slices.stall_ms` */
+	uint64_t stalls;
 	uint64_t resumes;   /**< number of times that writing resumed after that */
 	uint64_t retries;   /**< failed attempts to resume */
 	uint64_t syncs;	    /**< syncs: group commits, and the last one of each file */
 	int32_t error;	    /**< -errno of the current outage; 0: none */
 	int32_t last_error; /**< -errno of the last outage, which may be over; 0: none */
 	uint32_t state;	    /**< enum run_files_state */
+	uint32_t stalled;   /**< the disk is stalled now */
 	uint32_t mode;	    /**< enum arrow_io_mode of the last file */
 	/**
 	 * Latency histogram of durable batches, from the first packet of their last frame:
@@ -132,6 +135,12 @@ void run_files_reclaim(struct run_files *r, enum arrow_table table, unsigned int
 
 /** Process completions. Call this every few ms. */
 void run_files_poll(struct run_files *r);
+
+/**
+ * Report a disk that has stalled or recovered: the thread that writes may be waiting for it. One
+ * thread at a time calls this, every few ms, until all files are closed and once after that.
+ */
+void run_files_watch(struct run_files *r);
 
 /** Close all files. Returns when they are durable. @return 0, or the first error of the run */
 int run_files_close(struct run_files *r);

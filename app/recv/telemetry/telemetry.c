@@ -698,8 +698,9 @@ static const struct telemetry_command commands[] = {
 	{"/braggline/writer", "", "Writer of the current or last run",
 		"run; frames {...}, images {...}: state, mode, why (not the fastest mode), path, "
 		"rows (accepted), durable, unwritten, unwritten_full, unwritten_error, "
-		"unwritten_bad, batches, bytes, files, outages, stalls, resumes, error; kept_bytes "
-		"(of pixels in images), copied_bytes (each copy that a CPU made of one of them), "
+		"unwritten_bad, batches, bytes, files, outages, stalls, stalled "
+		"(1: now), resumes, error; kept_bytes (of pixels in images), copied_bytes (each "
+		"copy that a CPU made of one of them), "
 		"no_journal_slot (frames copied because the journal had no free output slot)",
 		telemetry_writer},
 	{"/braggline/egress", "", "Stores, unacknowledged batches and overload handling",
@@ -844,6 +845,7 @@ writer_table(const struct run_writer *w, enum arrow_table table, uint64_t rows)
 	rte_tel_data_add_dict_uint(d, "files", s->files);
 	rte_tel_data_add_dict_uint(d, "outages", s->outages);
 	rte_tel_data_add_dict_uint(d, "stalls", s->stalls);
+	rte_tel_data_add_dict_uint(d, "stalled", s->stalled);
 	rte_tel_data_add_dict_uint(d, "resumes", s->resumes);
 	telemetry_dict_text(d, "error", w->status[table].error);
 	return d;

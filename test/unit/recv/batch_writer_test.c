@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -602,6 +603,112 @@ full_and_resumed(void **state)
 	disk_free(disk);
 }
 
+static struct {
+	atomic_bool open; /* the disk creates no file ... */
+	atomic_bool reap; /* ... or completes nothing that is waited for */
+} held;
+
+static int
+held_open(void **handle, const struct arrow_io_open *how)
+{
+	while (atomic_load(&held.open))
+		usleep(100);
+	return disk_io.open(handle, how);
+}
+
+static int
+held_reap(void *handle, bool wait, struct arrow_io_done *done)
+{
+	while (wait && atomic_load(&held.reap))
+		usleep(100);
+	return disk_io.reap(handle, wait, done);
+}
+
+/* Watch the disk until a table is stalled, or is not any more. */
+static void
+watch(struct batch_writer *w, enum arrow_table table, bool stalled, unsigned int stalls)
+{
+	struct batch_writer_stats s;
+	unsigned int ms;
+
+	for (ms = 0; ms < 20000; ms++) {
+		batch_writer_watch(w);
+		batch_writer_stats_get(w, &s);
+		if ((s.table[table].stalled != 0) == stalled)
+			break;
+		usleep(1000);
+	}
+	assert_int_equal(s.table[table].stalled, stalled);
+	assert_int_equal(s.table[table].stalls, stalls);
+}
+
+static void *
+send_frames(void *arg)
+{
+	unsigned int i;
+
+	for (i = 0; i < 64; i++)
+		send_frame();
+	return NULL;
+}
+
+static void *
+stop_writer(void *arg)
+{
+	(void)batch_writer_stop(arg, true);
+	return NULL;
+}
+
+/*
+ * A disk that creates no file of the next set, or completes nothing while the files are closed: the
+ * writer waits for it, and another thread reports it.
+ */
+static void
+stalls_are_reported(void **state)
+{
+	struct batch_writer_config c = disk_config();
+	struct arrow_io_ops io = disk_io;
+	struct batch_writer_stats s;
+	struct batch_writer *w;
+	pthread_t thread;
+	unsigned int ms;
+
+	disk = disk_new(1);
+	io.open = held_open;
+	io.reap = held_reap;
+	c.slices.io = &io;
+	c.slices.stall_ms = 100;
+	c.frames_interval = c.images_interval = 32;
+	c.roll_frames = 32;
+	w = start(&c);
+	atomic_store(&held.open, true);
+	assert_int_equal(pthread_create(&thread, NULL, send_frames, NULL), 0);
+	watch(w, ARROW_FRAMES, true, 1);
+	atomic_store(&held.open, false);
+	watch(w, ARROW_FRAMES, false, 1);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+
+	pthread_mutex_lock(&disk->lock);
+	disk->stuck = true;
+	pthread_mutex_unlock(&disk->lock);
+	atomic_store(&held.reap, true);
+	assert_int_equal(pthread_create(&thread, NULL, stop_writer, w), 0);
+	for (ms = 0; ms < 20000; ms++) {
+		batch_writer_stats_get(w, &s);
+		if (s.table[ARROW_IMAGES].stalled != 0)
+			break;
+		usleep(1000);
+	}
+	assert_int_equal(s.table[ARROW_IMAGES].stalled, 1);
+	atomic_store(&held.reap, false);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	batch_writer_stats_get(w, &s);
+	assert_int_equal(s.table[ARROW_IMAGES].stalled, 0);
+	assert_int_equal(s.table[ARROW_FRAMES].stalled, 0);
+	batch_writer_destroy(w);
+	disk_free(disk);
+}
+
 /* The same if calls on the disk fail, one or several in a row. */
 static void
 each_call_fails(void **state)
@@ -1020,6 +1127,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(compressed_by_others, setup, teardown),
 		cmocka_unit_test_setup_teardown(outputs_are_fetched, setup, teardown),
 		cmocka_unit_test_setup_teardown(full_and_resumed, setup, teardown),
+		cmocka_unit_test_setup_teardown(stalls_are_reported, setup, teardown),
 		cmocka_unit_test_setup_teardown(each_call_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(rows_imply_images, setup, teardown),
 		cmocka_unit_test_setup_teardown(time_ends_batches, setup, teardown),
