@@ -3,8 +3,8 @@
  * @file
  * Detects a disk that has stalled: it creates no file, or completes no write or sync.
  *
- * Files that are being closed belong to threads of their own, so the operations of the whole process
- * are counted: a slow disk that completes an operation now and then has not stalled.
+ * Files that are being closed belong to threads of their own, so the operations of the whole
+ * process are counted: a slow disk that completes an operation now and then has not stalled.
  */
 #ifndef ARROW_STALL_H
 #define ARROW_STALL_H

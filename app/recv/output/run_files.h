@@ -23,9 +23,9 @@
  * passed. The interval doubles with every attempt. If the set can be opened and there is enough
  * space, both tables continue in it. A run without limits then continues with RUN_000002_... .
  *
- * All functions belong to one thread, which may wait for the disk in them. There are two exceptions:
- * another thread calls run_files_watch(), and any thread may call run_files_stats_get() and
- * run_files_status().
+ * All functions belong to one thread, which may wait for the disk in them. There are two
+ * exceptions: another thread calls run_files_watch(), and any thread may call run_files_stats_get()
+ * and run_files_status().
  */
 #ifndef RUN_FILES_H
 #define RUN_FILES_H
