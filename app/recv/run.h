@@ -48,7 +48,8 @@ struct settings;
 enum run_state {
 	RUN_IDLE,
 	RUN_CONFIGURED,
-	RUN_ARMING, /**< a thread loads the calibration, recovers files or opens those of the run */
+	/** a thread loads the calibration, recovers files, opens or checks those of the run */
+	RUN_ARMING,
 	RUN_ARMED,
 	RUN_RUNNING,
 	RUN_STOPPING,
