@@ -94,6 +94,20 @@ check_queues(const struct rte_eth_dev *dev, const char *way, void **queues, uint
 	return 0;
 }
 
+/* Set the status of the link, which other threads read and set at any time. */
+static void
+set_link(struct rte_eth_dev *dev, uint16_t status)
+{
+	const struct rte_eth_link link = {
+		.link_speed = RTE_ETH_SPEED_NUM_UNKNOWN,
+		.link_duplex = RTE_ETH_LINK_FULL_DUPLEX,
+		.link_autoneg = RTE_ETH_LINK_FIXED,
+		.link_status = status,
+	};
+
+	(void)rte_eth_linkstatus_set(dev, &link);
+}
+
 static int
 replay_start(struct rte_eth_dev *dev)
 {
@@ -124,7 +138,7 @@ replay_start(struct rte_eth_dev *dev)
 	replay_flow_restart(dev);
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++)
 		dev->data->tx_queue_state[q] = RTE_ETH_QUEUE_STATE_STARTED;
-	dev->data->dev_link.link_status = RTE_ETH_LINK_UP;
+	set_link(dev, RTE_ETH_LINK_UP);
 	return 0;
 }
 
@@ -136,7 +150,7 @@ replay_stop(struct rte_eth_dev *dev)
 		dev->data->rx_queue_state[q] = RTE_ETH_QUEUE_STATE_STOPPED;
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++)
 		dev->data->tx_queue_state[q] = RTE_ETH_QUEUE_STATE_STOPPED;
-	dev->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
+	set_link(dev, RTE_ETH_LINK_DOWN);
 	replay_tx_flush(dev->data->dev_private);
 	return 0;
 }
@@ -283,7 +297,7 @@ replay_locked_link_update(struct rte_eth_dev *dev, int wait_to_complete)
 	pthread_mutex_lock(&queues_lock);
 	if (dev->data->dev_private != NULL) {
 		up = dev->data->dev_started && !replay_is_done(dev);
-		dev->data->dev_link.link_status = up ? RTE_ETH_LINK_UP : RTE_ETH_LINK_DOWN;
+		set_link(dev, up ? RTE_ETH_LINK_UP : RTE_ETH_LINK_DOWN);
 		ret = 0;
 	}
 	pthread_mutex_unlock(&queues_lock);
@@ -387,12 +401,7 @@ replay_create(struct rte_vdev_device *vdev, struct replay_devargs *args)
 
 	rte_eth_random_addr(replay->mac.addr_bytes);
 	dev->data->mac_addrs = &replay->mac;
-	dev->data->dev_link = (struct rte_eth_link){
-		.link_speed = RTE_ETH_SPEED_NUM_UNKNOWN,
-		.link_duplex = RTE_ETH_LINK_FULL_DUPLEX,
-		.link_autoneg = RTE_ETH_LINK_FIXED,
-		.link_status = RTE_ETH_LINK_DOWN,
-	};
+	set_link(dev, RTE_ETH_LINK_DOWN);
 	dev->data->promiscuous = 1;
 	dev->data->all_multicast = 1;
 	dev->data->dev_flags |= RTE_ETH_DEV_AUTOFILL_QUEUE_XSTATS;
