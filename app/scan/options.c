@@ -71,7 +71,7 @@ static const char help[] =
 	"                can take more, e.g. for long lists\n"
 	"  --unordered   rows of --sql may come in any order, which is faster\n"
 	"  --stats       with --sql --format arrow: print to standard error which lists\n"
-	"                were past the engine, and how many bytes were copied\n"
+	"                were deferred, and how many bytes were copied\n"
 	"  --session     for the ADBC driver: execute statements read from standard input\n"
 	"  --serve       execute queries of other machines, over RDMA\n"
 	"  --connect ADDR  have a server execute --sql; IPv4[:PORT], IPv6 or [IPv6]:PORT\n"

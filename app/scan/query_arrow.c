@@ -19,7 +19,7 @@ struct writer {
 	uint64_t body; /* bytes of that of the last message */
 	uint64_t batches;
 	uint64_t bytes;	   /* of bodies */
-	uint64_t deferred; /* of these, of lists past the engine */
+	uint64_t deferred; /* of these, of deferred lists */
 	uint64_t copied;
 };
 
@@ -68,14 +68,14 @@ show(const struct writer *w)
 	char names[1024];
 
 	if (sql_session_deferred(w->session, names, sizeof(names)) == 0)
-		escaped_line(stderr, "%s: lists past the engine: %s", program_invocation_short_name,
-			names);
+		escaped_line(
+			stderr, "%s: deferred lists: %s", program_invocation_short_name, names);
 	else
 		fprintf(stderr, "%s: lists through the engine\n", program_invocation_short_name);
 	fprintf(stderr,
 		"%s: record batches %" PRIu64 ", bytes of bodies %" PRIu64
-		", of these lists past the engine %" PRIu64
-		"; bytes copied behind the engine %" PRIu64 " (%.2f for each byte)\n",
+		", of these deferred lists %" PRIu64 "; bytes copied after the engine %" PRIu64
+		" (%.2f for each byte)\n",
 		program_invocation_short_name, w->batches, w->bytes, w->deferred, w->copied,
 		w->bytes > 0 ? (double)w->copied / (double)w->bytes : 0);
 }

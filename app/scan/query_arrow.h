@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Writes a result of this machine as an Arrow IPC stream. Lists that are past the engine go from
- * the mapped files to the stream.
+ * Writes a result of this machine as an Arrow IPC stream. Deferred lists go from the
+ * mapped files to the stream.
  */
 #ifndef QUERY_ARROW_H
 #define QUERY_ARROW_H

@@ -136,8 +136,8 @@ serve(struct scan_server_config *config)
 		n->sessions, n->lost, n->queries, n->cancelled, n->deadlines, n->inline_bytes,
 		n->pushed_bytes, n->pulled_bytes);
 	LOG(NOTICE,
-		"queries with lists past the engine: %" PRIu64 ", bytes of bodies: %" PRIu64
-		", of these lists past the engine: %" PRIu64 ", copied behind the engines: %" PRIu64
+		"queries with deferred lists: %" PRIu64 ", bytes of bodies: %" PRIu64
+		", of these deferred lists: %" PRIu64 ", copied after the engines: %" PRIu64
 		", read from mapped files by the device: %" PRIu64 "\n",
 		n->work.deferred, n->work.result_bytes, n->work.deferred_bytes,
 		n->work.copied_bytes, n->work.gathered_bytes);

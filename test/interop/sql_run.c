@@ -8,7 +8,7 @@
  * `plain`, `deferred` and `joined` print one row in place of these, about the result as an Arrow
  * IPC stream: its length and hash; the number of its rows and the sum of their hashes, in which the
  * order has no effect; the number of its batches; and the names of the columns whose lists were
- * past the engine. `joined` is `deferred` with sql_limits.join.
+ * deferred. `joined` is `deferred` with sql_limits.join.
  *
  * usage: sql_run reference|copy|plain|deferred|joined THREADS DIR...
  */

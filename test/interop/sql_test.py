@@ -130,7 +130,7 @@ class Generator:
                 + self.pick('', '', f' ORDER BY ALL LIMIT {self.r.randrange(40)}'))
 
     def lists(self):
-        """Statements whose columns are lists, of which some may be past the engine."""
+        """Statements whose columns are lists, of which some may be deferred."""
         form = self.r.choice([self.list_columns, self.list_columns, self.list_join, self.list_other,
                               self.list_batches])
         return form()
@@ -427,8 +427,8 @@ def deferred_lists(program, directory, generator, statements, number):
     want(failed < len(statements) / 5, failed, 'statements fail')
     want(number < 50 or some > number / 5, some, 'statements are deferred')
     want(number < 50 or fewer > number / 20, fewer, 'statements have joined batches')
-    print(f'deferred: {len(statements)} statements, {failed} with an error, {some} with lists past the '
-          f'engine, {fewer} with joined batches: the same')
+    print(f'deferred: {len(statements)} statements, {failed} with an error, {some} with deferred '
+          f'lists, {fewer} with joined batches: the same')
 
 
 def main():

@@ -29,12 +29,12 @@ struct scan_worker;
 
 /** Counters of the engines of a server; written by their threads, atomic. Never reset. */
 struct scan_work {
-	uint64_t deferred;	 /**< queries with lists past the engine */
+	uint64_t deferred;	 /**< queries with deferred lists */
 	uint64_t failed;	 /**< queries that ended with an error, cancelled ones too */
 	uint64_t batches;	 /**< record batches */
 	uint64_t result_bytes;	 /**< of bodies */
-	uint64_t deferred_bytes; /**< of these, of lists past the engine */
-	uint64_t copied_bytes;	 /**< that the CPU copied behind the engines to make these bodies */
+	uint64_t deferred_bytes; /**< of these, of deferred lists */
+	uint64_t copied_bytes;	 /**< that the CPU copied after the engines to make these bodies */
 	uint64_t gathered_bytes; /**< of bodies, that the device reads from mapped files */
 };
 

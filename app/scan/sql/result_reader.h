@@ -30,7 +30,7 @@ struct sql_reader;
 struct sql_batch {
 	const struct ArrowArray *array;	 /**< NULL: the end. It begins at offset 0 */
 	const struct ipc_values *values; /**< of each column, for ipc_stream_batch_values() */
-	uint64_t direct;		 /**< bytes that were not copied behind the engine */
+	uint64_t direct;		 /**< bytes that were not copied after the engine */
 	uint64_t deferred;		 /**< of these, bytes of lists in files */
 };
 

@@ -1016,7 +1016,7 @@ explain(struct sql_session *s, struct sql_statement *parsed, const char *sql, en
 	}
 	fputs("SELECT * FROM (VALUES ('lists', ", t.out);
 	if (sql_session_deferred(s, names, sizeof(names)) == 0) {
-		fputs("'past the engine, in results as Arrow: ' || ", t.out);
+		fputs("'deferred, in results as Arrow: ' || ", t.out);
 		sql_put_quoted(t.out, names, '\'');
 	} else {
 		fputs("'through the engine'", t.out);

@@ -108,7 +108,7 @@ int sql_session_fetch(struct sql_session *s, duckdb_chunk *chunk);
 bool sql_type_is_direct(int id);
 
 /**
- * Names of the columns of the result that are lists past the engine, with commas between them.
+ * Names of the columns of the result that are deferred lists, with commas between them.
  * @return 0: there are some; -ENOENT: none, the plan is the plain one
  */
 int sql_session_deferred(const struct sql_session *s, char *names, size_t size);

@@ -1746,7 +1746,7 @@ lists_are_past_the_engine(void **state)
 {
 	char *text = query(&ours, "EXPLAIN SELECT frame, value FROM lyso_7.images", false);
 
-	assert_non_null(strstr(text, "past the engine, in results as Arrow: value"));
+	assert_non_null(strstr(text, "deferred, in results as Arrow: value"));
 	free(text);
 }
 

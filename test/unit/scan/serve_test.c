@@ -655,7 +655,7 @@ pulled_result(void **state)
 	assert_int_equal(p->announced, 0);
 }
 
-/* Parts of lists past the engine are bytes that do not change, also if the file does. */
+/* Parts of deferred lists are bytes that do not change, also if the file does. */
 static void
 pulled_lists(void **state)
 {

@@ -1205,7 +1205,7 @@ deferred_by(struct rig *r, const char *sql)
 	return names;
 }
 
-/* Lists are past the engine if the result needs nothing but these columns. */
+/* Lists are deferred if the result needs nothing but these columns. */
 static void
 test_lists_are_deferred_where_their_values_are_not_needed(void **state)
 {
