@@ -217,7 +217,9 @@ def messages(pair, driver):
             ([], '28000', refused),
             (['--log-level=lib.eal:info'], '28000', f'EAL: (.*\n)+{refused}'),
             (['--vdev', 'net_none0'], 'HY000',
-             r'(EAL: .*\n){2,8}braggline-scan: cannot start EAL: a device is missing .*')):
+             r'(EAL: .*\n){2,8}braggline-scan: cannot start EAL: a device is missing .*'),
+            (['-l', 'x'], 'HY024',
+             r'(EAL: .*\n){2,8}braggline-scan: cannot start EAL: it rejects one of its options, .*')):
         options['adbc.braggline.eal_arguments'] = '\n'.join([*arguments, *more])
         client = Driver(driver, options)
         got = client.query('SELECT 1')

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <libgen.h>
 #include <limits.h>
@@ -34,6 +35,7 @@ static char separator[] = "--";
 static FILE *start_log;
 static char *start_log_text;
 static size_t start_log_size;
+static bool quiet; /* eal_start_quietly() was called */
 
 int
 eal_own_words(int argc, char **argv)
@@ -220,8 +222,7 @@ explain(const char *program, bool huge, bool in_memory)
 		fprintf(stderr,
 			"%s: cannot start EAL: it rejects one of its options, see its message "
 			"%s; options of %s come after '--'\n",
-			program, start_log != NULL ? "above" : "before the list of all options",
-			program);
+			program, quiet ? "above" : "before the list of all options", program);
 		return EAL_EXIT_USAGE;
 	}
 	if (huge && geteuid() != 0)
@@ -423,12 +424,24 @@ eal_start(const char *program, int argc, char **argv, int own)
 int
 eal_start_quietly(const char *program, int argc, char **argv, int own)
 {
+	const int out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0),
+		  nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	int status;
 
+	quiet = true;
 	if (!has_option(argv, own, "--log-level"))
 		start_log = open_memstream(&start_log_text, &start_log_size);
 	(void)rte_openlog_stream(start_log != NULL ? start_log : stderr);
+	/* EAL prints the list of its options there if it rejects one */
+	if (out >= 0 && nowhere >= 0)
+		(void)dup2(nowhere, STDOUT_FILENO);
 	status = eal_start(program, argc, argv, own);
+	if (out >= 0 && nowhere >= 0)
+		(void)dup2(out, STDOUT_FILENO);
+	if (out >= 0)
+		close(out);
+	if (nowhere >= 0)
+		close(nowhere);
 	(void)rte_openlog_stream(stderr);
 	return status;
 }

@@ -42,8 +42,9 @@ void eal_hint(FILE *out, const char *program, const char *own);
 int eal_start(const char *program, int argc, char **argv, int own);
 
 /**
- * As eal_start(), for a program that ends after one task. The log goes to stderr. What is logged
- * during the start is dropped; its last lines are printed if the start fails and only EAL knows the
+ * As eal_start(), for a program that ends after one task. The log goes to stderr, and standard
+ * output is left to the program: the list of EAL's options is not printed. What is logged during
+ * the start is dropped; its last lines are printed if the start fails and only EAL knows the
  * cause. With `--log-level` among the EAL options, everything is printed.
  */
 int eal_start_quietly(const char *program, int argc, char **argv, int own);
