@@ -105,10 +105,11 @@ def check_usage(store):
         store(command, status=2)
         store(command, '--no-such-option', status=2)
     store('verify', '/nowhere/at/all', status=1)
-    # that are not read
-    for path in __file__, '/dev/null':
-        store('verify', path, status=1, says=f'{path}: expected a directory, or a file named *.arrow or '
-              '*.arrow.part')
+    with tempfile.NamedTemporaryFile() as other:
+        # that are not read
+        for path in other.name, '/dev/null':
+            store('verify', path, status=1,
+                  says=f'{path}: expected a directory, or a file named *.arrow or *.arrow.part')
 
 
 def leave(chain, store):
