@@ -44,6 +44,7 @@ PAGES = (
          without=('Performance', 'Build'),
          see=('braggline-recv(1)', 'braggline-store(1)')),
     Page('braggline-exporter', 1, 'conf/telemetry', 'serve metrics to Prometheus',
+         without=('Build folder',),
          see=('braggline-recv(1)', 'braggline-store(1)', 'braggline-scan(1)', 'prometheus(1)')),
     Page('braggline-detector', 1, 'app/detector', 'simulate a JUNGFRAU detector',
          without=('The model',),
