@@ -291,7 +291,7 @@ def the_socket_of_a_store_that_was_killed(where):
 
 @case
 def a_gpu_that_a_store_does_not_have(where):
-    says([*store_words(where), '-s', 'store.bodies=gpu:7'], 2,
+    says([*store_words(where), '-s', 'store.bodies=gpu:7'], 1,
          '[store] bodies: no GPU 7; create it with --vdev')
 
 

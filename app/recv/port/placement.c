@@ -85,7 +85,7 @@ static int
 gangs_reach(struct placement *w, const struct settings *s)
 {
 	if (w->gpu < 0)
-		return refuse(w, -EINVAL, "no GPU");
+		return refuse(w, -ENODEV, "no GPU"); /* there may be one at the next start */
 	if (w->computes && strcmp(s->kernel, "host") == 0)
 		return refuse(w, -EINVAL, "host gangs cannot access the memory of %s", w->gpu_name);
 	return 0;

@@ -122,7 +122,7 @@ choose_configured(struct store_bodies *b, const struct store_bodies_config *c,
 	if (gpu > INT16_MAX || !rte_gpu_is_valid(gpu)) {
 		snprintf(
 			message, PATH_MAX, "[store] bodies: no GPU %u; create it with --vdev", gpu);
-		return -EINVAL;
+		return -ENODEV; /* it may be there at the next start */
 	}
 	b->gpu = gpu;
 	if (body_memory_is_host(b->gpu)) {

@@ -57,10 +57,10 @@ without_a_gpu(void **state)
 	choose(0, GK_MEMORY_HOST, "no GPU");
 	assert_string_equal(placement_name(&way, way.packets, text), "host memory");
 	settings.packets = PACKETS_DEVICE;
-	choose(-EINVAL, GK_MEMORY_HOST, "no GPU");
+	choose(-ENODEV, GK_MEMORY_HOST, "no GPU");
 	settings.packets = PACKETS_PINNED;
 	settings.results_device = true;
-	choose(-EINVAL, GK_MEMORY_HOST, "no GPU");
+	choose(-ENODEV, GK_MEMORY_HOST, "no GPU");
 	assert_int_equal(rte_vdev_init("gpu_host0", "private=1"), 0);
 }
 
