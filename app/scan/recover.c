@@ -41,19 +41,34 @@ open_folder(const char *path, char message[PATH_MAX])
 	return own_folder_open(dirname(copy), OWN_FOLDER_DATA, message);
 }
 
-/* Recover the files of a folder. @param arg  set to true on error @return 0: go on */
-static int
-recover_folder(void *arg, const char *path)
+/* Recovery of the files of a directory and of its subfolders. */
+struct recovered {
+	const char *top;
+	bool printed;
+	bool failed;
+};
+
+static void
+recover_folder(struct recovered *r, const char *path)
 {
-	bool printed = false, *failed = arg;
+	bool printed = false;
 	const int ret = arrow_recover_dir(NULL, path, print_report, &printed);
 
 	/* the report of a folder says more than the error */
 	if (ret < 0 && !printed)
 		escaped_line(stderr, "braggline-scan: %s: %s", path, strerror(-ret));
-	else if (!printed)
-		escaped_line(stderr, "unchanged %s: it has no .arrow.part files", path);
-	*failed |= ret != 0;
+	r->printed |= printed || ret < 0;
+	r->failed |= ret != 0;
+}
+
+/* @return 0: go on */
+static int
+recover_subfolder(void *arg, const char *path)
+{
+	struct recovered *r = arg;
+
+	if (path != r->top)
+		recover_folder(r, path);
 	return 0;
 }
 
@@ -62,15 +77,18 @@ recover(char *path)
 {
 	char dir[PATH_MAX], message[PATH_MAX], *part = strrchr(path, '.'), *name;
 	struct arrow_recovery report;
-	bool printed = false, failed = false;
+	struct recovered r = {0};
 	struct stat st;
 	int folder;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+		r.top = path;
 		/* incomplete calibration files may be in one without runs */
-		if (scan_list_folders(path, recover_folder, &failed) == -ENODATA)
-			(void)recover_folder(&failed, path);
-		return failed ? -EBADMSG : 0;
+		recover_folder(&r, path);
+		(void)scan_list_folders(path, recover_subfolder, &r);
+		if (!r.printed)
+			escaped_line(stderr, "unchanged %s: it has no .arrow.part files", path);
+		return r.failed ? -EBADMSG : 0;
 	}
 	/* a file that does not exist is reported when it is read */
 	if (part == NULL || strcmp(part, ".part") != 0) {
@@ -91,7 +109,7 @@ recover(char *path)
 		name != NULL ? path : ".");
 	(void)arrow_recover_in(NULL, folder, dir, name != NULL ? name + 1 : path, NULL, &report);
 	close(folder);
-	print_report(&printed, &report);
+	print_report(&r.printed, &report);
 	if (report.state == ARROW_RECOVERY_DONE)
 		*part = '\0';
 	return report.state == ARROW_RECOVERY_DONE ? 0 : -EBADMSG;

@@ -108,6 +108,8 @@ mkdir -p "$dir/store/lyso"
 cp "$dir/part/one_frames.arrow.part" "$dir/one_images.arrow" "$dir/store/lyso"
 want 1 'recovered .*store/lyso/one_frames.arrow: ' --recover "$dir/store"
 want 1 'NOTE .* kept frames, but' "$dir/store"
+echo nonsense > "$dir/store/cal_pedestals.arrow.part"
+want 1 'NOT RECOVERED .*store/cal_pedestals.arrow.part' --recover "$dir/store"
 want 1 'recovered .*one_frames.arrow: ' --recover "$dir/part/one_frames.arrow.part"
 want 1 'NOTE .* kept frames, but' "$dir/part/one_frames.arrow"
 cmp -n 40000 "$dir/one_frames.arrow" "$dir/part/one_frames.arrow" || exit 1
