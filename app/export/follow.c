@@ -53,7 +53,8 @@ struct follower {
 	const struct options *o;
 	struct group *group;
 	size_t nb;
-	bool first; /* the first listing */
+	bool first;    /* the first listing */
+	bool unlisted; /* a directory could not be listed to its end, which is printed once */
 	time_t started;
 };
 
@@ -195,7 +196,7 @@ is_exported(const struct follower *f, const char *stem, const char *output)
 	return 0;
 }
 
-/* Adds the runs of a directory. @return 0; -ENOMEM; -EINVAL: printed */
+/* Adds the runs of a directory. @return 0; -ENOMEM */
 static int
 list_directory(struct follower *f, const char *dir)
 {
@@ -208,7 +209,7 @@ list_directory(struct follower *f, const char *dir)
 
 	if (!scan_list_has(dir))
 		return 0;
-	if (scan_list_add(&list, dir) < 0)
+	if (scan_list_add_folder(&list, dir) < 0)
 		goto out;
 	for (size_t i = 0; ret == 0 && i < list.nb; i++) {
 		snprintf(file, sizeof(file), "%.4000s_images.arrow", list.run[i].stem[0]);
@@ -218,8 +219,9 @@ list_directory(struct follower *f, const char *dir)
 		ret = g != NULL ? 0 : -ENOMEM;
 		for (size_t k = 0; ret >= 0 && k < list.run[i].nb; k++) {
 			ret = add_stem(g, list.run[i].stem[k]);
+			/* if the output cannot be read, only the export of this run fails */
 			if (ret == 1 && f->o->background && f->first)
-				ret = is_exported(f, list.run[i].stem[k], output);
+				ret = is_exported(f, list.run[i].stem[k], output) != 0;
 			g->wanted |= ret == 1;
 		}
 		ret = ret > 0 ? 0 : ret;
@@ -251,8 +253,11 @@ list_tree(struct follower *f, const char *dir)
 		if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
 			ret = list_directory(f, path);
 	}
-	if (ret == 0 && errno != 0)
-		ret = fail_list(dir);
+	/* the next listing may be complete */
+	if (ret == 0 && errno != 0 && !f->unlisted) {
+		f->unlisted = true;
+		(void)fail_list(dir);
+	}
 	closedir(d);
 	return ret;
 }

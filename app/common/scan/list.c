@@ -148,34 +148,43 @@ list_folder(struct scan_list *list, const char *dir, char *message)
 	return ret;
 }
 
+static void
+sort_runs(struct scan_list *list, size_t before)
+{
+	if (list->nb > before)
+		qsort(list->run + before, list->nb - before, sizeof(*list->run), by_path);
+}
+
 /* Directories whose runs are added. */
 struct adding {
 	struct scan_list *list;
-	char *message;
-	bool refused;
+	char *message; /* of `error` */
+	int error;     /* the first one */
 };
 
+/* One that cannot be read hides no others. */
 static int
 add_folder(void *arg, const char *dir)
 {
+	char other[SCAN_LIST_MESSAGE_LEN];
 	struct adding *a = arg;
-	const int ret = list_folder(a->list, dir, a->message);
+	const int ret = list_folder(a->list, dir, a->error == 0 ? a->message : other);
 
-	a->refused = ret < 0;
-	return ret;
+	if (a->error == 0)
+		a->error = ret;
+	return 0;
 }
 
 static int
 list_directory(struct scan_list *list, const char *dir, char *message)
 {
 	const size_t before = list->nb;
-	struct adding a = {list, message, false};
+	struct adding a = {list, message, 0};
 	const int ret = scan_list_folders(dir, add_folder, &a);
 
-	if (list->nb > before)
-		qsort(list->run + before, list->nb - before, sizeof(*list->run), by_path);
-	if (ret == 0 || a.refused)
-		return ret;
+	sort_runs(list, before);
+	if (ret == 0 || a.error < 0)
+		return a.error;
 	return refuse(message, -ret, dir, "%s",
 		ret == -ENODATA ? "no file named RUN_frames.arrow or RUN_images.arrow in this "
 				  "directory or in a subfolder"
@@ -201,15 +210,31 @@ scan_list_try(struct scan_list *list, const char *path, char message[SCAN_LIST_M
 	return list_stem(list, path, len);
 }
 
+static int
+complain(int ret, const char *message)
+{
+	if (ret < 0)
+		escaped_line(stderr, "%s: %s", program_invocation_short_name, message);
+	return ret;
+}
+
 int
 scan_list_add(struct scan_list *list, const char *path)
 {
 	char message[SCAN_LIST_MESSAGE_LEN];
-	const int ret = scan_list_try(list, path, message);
 
-	if (ret < 0)
-		escaped_line(stderr, "%s: %s", program_invocation_short_name, message);
-	return ret;
+	return complain(scan_list_try(list, path, message), message);
+}
+
+int
+scan_list_add_folder(struct scan_list *list, const char *dir)
+{
+	char message[SCAN_LIST_MESSAGE_LEN] = "not enough memory";
+	const size_t before = list->nb;
+	const int ret = list_folder(list, dir, message);
+
+	sort_runs(list, before);
+	return complain(ret, message);
 }
 
 bool
@@ -248,10 +273,11 @@ scan_list_folders(const char *dir, int (*found)(void *arg, const char *folder), 
 	if (d == NULL)
 		return -errno;
 	while (ret == 0 && (entry = directory_next(d)) != NULL) {
-		if (entry->d_name[0] == '.' ||
+		/* a link may lead to a folder that is here, too */
+		if (entry->d_name[0] == '.' || strcmp(entry->d_name, "lost+found") == 0 ||
 			snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >=
 				(int)sizeof(path) ||
-			stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+			lstat(path, &st) < 0 || !S_ISDIR(st.st_mode))
 			continue;
 		/* it may have runs if it cannot be read */
 		if (!scan_list_has(path) && access(path, R_OK | X_OK) == 0)

@@ -34,6 +34,9 @@ int scan_list_try(struct scan_list *list, const char *path, char message[SCAN_LI
 /** Add as scan_list_try(); errors are printed. */
 int scan_list_add(struct scan_list *list, const char *path);
 
+/** Add the runs of a directory, without those of its subfolders; errors are printed. */
+int scan_list_add_folder(struct scan_list *list, const char *dir);
+
 /**
  * @return true if a directory has files of a run, or if reading it fails before one is found;
  *   nothing is printed
@@ -42,7 +45,7 @@ bool scan_list_has(const char *dir);
 
 /**
  * Find the directories with files of the runs of `dir`: itself, or if it has none, those in it. A
- * store has a directory for each run.
+ * store has a directory for each run. Symbolic links and lost+found are left out.
  * @param found  called for each, also for one in it that cannot be read; an error ends the search
  * @return 0; -ENODATA: none was found; -errno: `dir` cannot be read; an error of `found`
  */

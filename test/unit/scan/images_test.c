@@ -185,7 +185,8 @@ test_a_store_has_the_runs_of_its_subfolders(void **state)
 	assert_non_null(mkdtemp(store));
 	snprintf(command, sizeof(command),
 		"cd %s && mkdir b a none .hidden && touch b/x_000002_frames.arrow "
-		"b/x_000001_images.arrow a/y_frames.arrow .hidden/z_frames.arrow",
+		"b/x_000001_images.arrow a/y_frames.arrow .hidden/z_frames.arrow && "
+		"ln -s a latest && mkdir lost+found && touch lost+found/v_frames.arrow",
 		store);
 	assert_int_equal(system(command), 0);
 	/* also with a run that was added before */
