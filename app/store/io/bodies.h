@@ -49,7 +49,8 @@ struct store_bodies {
  * Choose memory and file operations.
  * @param slices   out: io, mode and depth
  * @param message  out, on error: what is not possible
- * @return 0; -EINVAL: the settings contradict each other; errors of cufile_open()
+ * @return 0; -EINVAL: the settings contradict each other; -ENODEV: there is no such GPU; errors of
+ *   cufile_open()
  */
 int store_bodies_open(struct store_bodies *b, const struct store_bodies_config *config,
 	struct async_writer_config *slices, char message[PATH_MAX]);
