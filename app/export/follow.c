@@ -54,7 +54,8 @@ struct follower {
 	struct group *group;
 	size_t nb;
 	bool first;    /* the first listing */
-	bool unlisted; /* a directory could not be listed to its end, which is printed once */
+	bool unlisted; /* this listing did not reach the end of a directory */
+	bool told;     /* as the one before, which was printed */
 	time_t started;
 };
 
@@ -254,9 +255,10 @@ list_tree(struct follower *f, const char *dir)
 			ret = list_directory(f, path);
 	}
 	/* the next listing may be complete */
-	if (ret == 0 && errno != 0 && !f->unlisted) {
+	if (ret == 0 && errno != 0) {
+		if (!f->told)
+			(void)fail_list(dir);
 		f->unlisted = true;
-		(void)fail_list(dir);
 	}
 	closedir(d);
 	return ret;
@@ -437,8 +439,10 @@ follow(const struct options *o)
 		listing = !last && (stopping != 0 || now() - listed >= LIST_SECONDS);
 		last = stopping != 0;
 		if (listing) {
+			f.unlisted = false;
 			for (size_t i = 0; ret == 0 && i < o->nb_runs; i++)
 				ret = list_tree(&f, o->run[i]);
+			f.told = f.unlisted;
 			listed = now();
 			f.first = false;
 		}
@@ -453,6 +457,8 @@ follow(const struct options *o)
 		if (!busy)
 			nanosleep(&idle, NULL);
 	}
+	if (f.unlisted && ret == 0)
+		ret = -EINVAL;
 	for (size_t i = 0; i < f.nb; i++) {
 		if ((f.group[i].failed || f.group[i].incomplete) && ret == 0)
 			ret = -EINVAL;
