@@ -55,7 +55,7 @@ struct follower {
 	size_t nb;
 	bool first;    /* the first listing */
 	bool unlisted; /* this listing did not reach the end of a directory */
-	bool told;     /* as the one before, which was printed */
+	bool told;     /* nor did the listing before, and an error was printed */
 	time_t started;
 };
 
